@@ -1,0 +1,90 @@
+# Every target works as the first command in a fresh clone, on a machine with Python 3.11 or newer, pip and make.
+# What is installed is pinned, with hashes, in requirements/; stamps under $(VENV) make a second call quick.
+
+PYTHON ?= python3
+VENV ?= .venv
+ARGS ?=
+
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+PIP := $(PY) -m pip --quiet --disable-pip-version-check
+STAMPS := $(VENV)/.stamps
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check format bench pins clean
+
+help:
+	@echo 'make install   make $(VENV) with $(BIN)/twofold in it'
+	@echo 'make demo      show the main job in one go, with the bundled example agent'
+	@echo 'make test      run the tests; ARGS="-k fold" passes words on to pytest'
+	@echo 'make check     lint, formatting, types (mypy, pyright) and the direction of imports'
+	@echo 'make format    put the formatting and the order of imports right'
+	@echo 'make bench     run the benchmarks; ARGS passes words on'
+	@echo 'make pins      pin the newest in requirements/, and what tests/node/package.json names'
+	@echo 'make clean     remove everything that these targets made'
+	@echo
+	@echo 'PYTHON=python3.13 picks the interpreter (3.11 or newer), VENV=.venv-3.13 the folder.'
+
+install: $(STAMPS)/install
+	@echo 'Installed: $(BIN)/twofold'
+
+demo: $(STAMPS)/install
+	@$(BIN)/twofold demo $(ARGS)
+
+test: $(STAMPS)/test
+	@$(PY) -m pytest $(ARGS)
+
+check: $(STAMPS)/check
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy $(wildcard src tests benchmarks)
+	$(PY) -m tests.node_tools pyright --pythonpath $(PY)
+	$(BIN)/lint-imports --no-logo
+
+format: $(STAMPS)/check
+	@$(BIN)/ruff check --fix-only .
+	@$(BIN)/ruff format .
+
+bench: $(STAMPS)/test
+	@$(PY) -m benchmarks $(ARGS)
+
+# Universal: one file serves every system and every Python from 3.11 on. Each file is resolved under the ones before it.
+COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --upgrade
+pins: $(STAMPS)/test
+	@$(PIP) install --require-hashes -r requirements/pins.txt
+	$(COMPILE) --group pins -o requirements/pins.txt
+	$(COMPILE) --group build -o requirements/build.txt
+	$(COMPILE) pyproject.toml -o requirements/runtime.txt
+	$(COMPILE) pyproject.toml --group test -c requirements/runtime.txt -o requirements/test.txt
+	$(COMPILE) pyproject.toml --group dev -c requirements/test.txt -o requirements/check.txt
+	$(PY) -m tests.node_tools npm install --package-lock-only
+
+clean:
+	rm -rf .venv .venv-3.* build dist tests/node/node_modules tests/node/.install.lock
+	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# An environment that is there already is used as it is; one made by uv, say, has no pip yet.
+# Where ensurepip is packaged apart (Debian), the pip beside $(PYTHON) puts the pinned one in.
+$(STAMPS)/venv: requirements/build.txt
+	@test -x $(PY) || $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	    echo "twofold needs Python 3.11 or newer, and '$(PYTHON)' is not that: $$($(PYTHON) --version 2>&1 | head -n 1)"; \
+	    echo "Name another one: make PYTHON=python3.13 $(MAKECMDGOALS)"; exit 1; } >&2
+	@test -x $(PY) || $(PYTHON) -m venv --without-pip $(VENV)
+	@$(PY) -m pip --version >/dev/null 2>&1 || $(PY) -m ensurepip >/dev/null 2>&1 || \
+	    $(PYTHON) -m pip --python $(PY) --quiet install --require-hashes -r requirements/build.txt
+	@$(PIP) install --require-hashes -r requirements/build.txt
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/install: $(STAMPS)/venv requirements/runtime.txt pyproject.toml
+	@$(PIP) install --require-hashes -r requirements/runtime.txt
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(STAMPS)/test: $(STAMPS)/install requirements/test.txt
+	@$(PIP) install --require-hashes -r requirements/test.txt
+	@touch $@
+
+$(STAMPS)/check: $(STAMPS)/test requirements/check.txt
+	@$(PIP) install --require-hashes -r requirements/check.txt
+	@touch $@

@@ -1,0 +1,100 @@
+"""Everything twofold raises on purpose.
+
+::
+
+    TwofoldError
+    ├── ParseError          the bytes are no JSON text (JSON-RPC code -32700)
+    ├── InvalidFrame        JSON, but no JSON-RPC 2.0 message (code -32600)
+    ├── LineTooLong         a line exceeded its bound and was skipped to its end
+    ├── Malformed           a known update, block or field has the wrong shape
+    └── Unrepresentable     the other protocol version cannot say this
+
+Every text names places, ids, sizes and types. None of them quotes a value: what an agent said never reaches a log
+through an exception (message rules, J-7).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+__all__ = ["InvalidFrame", "LineTooLong", "Malformed", "ParseError", "TwofoldError", "Unrepresentable"]
+
+
+class TwofoldError(Exception):
+    """Base of every error that twofold raises on purpose."""
+
+
+class ParseError(TwofoldError, ValueError):
+    """The bytes are not one JSON text.
+
+    ``reason`` is one of twofold's own fixed sentences, ``offset`` the byte where reading stopped, if known.
+    """
+
+    code: ClassVar[int] = -32700
+
+    def __init__(self, reason: str, *, offset: int | None = None) -> None:
+        self.reason = reason
+        self.offset = offset
+        super().__init__(reason if offset is None else f"{reason} (at byte {offset})")
+
+
+class InvalidFrame(TwofoldError, ValueError):
+    """JSON that is not a JSON-RPC 2.0 message.
+
+    ``id`` is the request id to answer under, when the frame had a usable one.
+    """
+
+    code: ClassVar[int] = -32600
+
+    def __init__(self, reason: str, *, id: int | str | None = None) -> None:
+        self.reason = reason
+        self.id = id
+        super().__init__(reason)
+
+
+class LineTooLong(TwofoldError, ValueError):
+    """A line was longer than ``limit`` bytes; ``length`` bytes of it were skipped, up to and with its newline."""
+
+    code: ClassVar[int] = -32600
+
+    def __init__(self, *, limit: int, length: int) -> None:
+        self.limit = limit
+        self.length = length
+        super().__init__(f"line of {length} bytes is longer than the limit of {limit} bytes and was skipped")
+
+
+class Malformed(TwofoldError, ValueError):
+    """A known thing with a wrong shape (U-6): rejected as a whole, and nothing changed.
+
+    ``path`` is the JSON path of the fault, ``expected`` and ``found`` say in words what should be there and what is.
+    """
+
+    code: ClassVar[int] = -32602
+
+    def __init__(self, path: str, *, expected: str, found: str) -> None:
+        self.path = path
+        self.expected = expected
+        self.found = found
+        super().__init__(path, expected, found)
+
+    def __str__(self) -> str:
+        return f"{self.path}: expected {self.expected}, found {self.found}"
+
+
+class Unrepresentable(TwofoldError, ValueError):
+    """One update that the other protocol version has no words for.
+
+    ``kind`` is the update's ``sessionUpdate``, ``id`` the id of its message, tool call or terminal (``None`` when it
+    has none), ``path`` the JSON path of what cannot be carried and ``reason`` one sentence without content.
+    """
+
+    def __init__(self, kind: str, *, id: str | None, path: str, reason: str) -> None:
+        self.kind = kind
+        self.id = id
+        self.path = path
+        self.reason = reason
+        super().__init__(kind, id, path, reason)
+
+    def __str__(self) -> str:
+        name = self.kind if self.id is None else f'{self.kind} "{self.id}"'
+        return f"{name}: {self.reason} (at {self.path})"

@@ -1,0 +1,115 @@
+"""JSON text to plain Python values and back, exactly.
+
+The quick decoder reads a lone surrogate escape as truncated input, so :func:`loads` is what a decoding failure is
+checked against before it is believed: the standard library's reader, held to the JSON grammar (no ``NaN``), to UTF-8
+and to bounds on nesting and numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final, NoReturn
+
+import msgspec
+
+from twofold.exceptions import ParseError
+
+__all__ = ["MAX_DEPTH", "dumps", "loads", "too_deep"]
+
+MAX_DEPTH: Final = 256
+"""How many arrays and objects may be nested in one line. Deeper input is refused, so that nothing that could be read
+can later fail to be compared, copied or written."""
+
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_OPENERS: Final = re.compile(rb"[\[{\]}\"]")
+
+
+def _no_constant(_name: str) -> NoReturn:
+    raise ParseError("NaN and Infinity are not JSON")
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise ParseError("a number is too large for a double")
+    return value
+
+
+def _int(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:  # the interpreter's bound on digits
+        raise ParseError("a number has too many digits") from None
+
+
+_decoder: Final = json.JSONDecoder(parse_constant=_no_constant, parse_float=_float, parse_int=_int)
+
+
+def loads(raw: bytes) -> Any:
+    """Read one JSON text. Lone surrogate escapes are kept as sent (U-8); of duplicate keys the last one counts.
+
+    Raises :class:`~twofold.exceptions.ParseError` for anything else than one JSON text in UTF-8, nested at most
+    :data:`MAX_DEPTH` deep, whose numbers fit.
+    """
+    try:
+        text = str(raw, "utf-8")
+    except UnicodeDecodeError as error:
+        raise ParseError("the text is not valid UTF-8", offset=error.start) from None
+    try:
+        value, end = _decoder.raw_decode(text, len(text) - len(text.lstrip(" \t\r\n")))
+    except json.JSONDecodeError as error:
+        raise ParseError("the text is not valid JSON", offset=len(text[: error.pos].encode("utf-8"))) from None
+    except RecursionError:
+        raise ParseError(f"the text is nested deeper than {MAX_DEPTH} levels") from None
+    if text[end:].strip(" \t\r\n"):
+        raise ParseError("there is more text after the JSON value", offset=len(text[:end].encode("utf-8")))
+    if too_deep(raw):
+        raise ParseError(f"the text is nested deeper than {MAX_DEPTH} levels")
+    return value
+
+
+def too_deep(raw: bytes) -> bool:
+    """Whether valid JSON text is nested deeper than :data:`MAX_DEPTH`; cheap for the lines that cannot be."""
+    if len(raw) <= 2 * MAX_DEPTH or raw.count(b"[") + raw.count(b"{") <= MAX_DEPTH:
+        return False
+    depth = 0
+    position = 0
+    find = _OPENERS.search
+    while match := find(raw, position):
+        position = match.end()
+        mark = raw[match.start()]
+        if mark in b"[{":
+            depth += 1
+            if depth > MAX_DEPTH:
+                return True
+        elif mark in b"]}":
+            depth -= 1
+        else:  # a string: its brackets are text
+            position = _string_end(raw, position)
+    return False
+
+
+def _string_end(raw: bytes, position: int) -> int:
+    while True:
+        position = raw.find(b'"', position)
+        if position < 0:
+            return len(raw)
+        before = position
+        while raw[before - 1] == 0x5C:
+            before -= 1
+        position += 1
+        if (position - 1 - before) % 2 == 0:
+            return position
+
+
+def dumps(value: Any) -> bytes:
+    """Write plain values (or models without extras) as one JSON text in UTF-8, without spaces.
+
+    A lone surrogate, which UTF-8 cannot hold, is written as its escape (U-8).
+    """
+    try:
+        return msgspec.json.encode(value)
+    except (UnicodeEncodeError, OverflowError):
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        return _SURROGATE.sub(lambda match: f"\\u{ord(match.group()):04x}", text).encode("utf-8")

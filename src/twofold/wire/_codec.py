@@ -1,0 +1,102 @@
+"""Bytes to models and back: the quick decoder first, the keeping reader when it refuses.
+
+This is the one place of ``wire`` that knows the JSON-RPC envelope: a ``session/update`` line is decoded in one pass,
+because taking the envelope off first costs as much again as the whole decoding.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Generic, TypeVar, cast, get_args
+
+import msgspec
+
+from twofold.jsonrpc import MAX_DEPTH, dumps, loads, too_deep
+from twofold.wire._model import Model, Other, to_json
+from twofold.wire._read import Reading, Skipped, hook, read
+
+__all__ = ["Codec", "encode"]
+
+Params = TypeVar("Params", bound=Model)
+Update = TypeVar("Update")
+
+_SHALLOW: Final = 2 * MAX_DEPTH  # bytes: shorter text cannot be nested too deeply
+_REFUSALS: Final = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
+
+
+class Codec(Generic[Params, Update]):
+    """Reads one protocol version's ``session/update``: whole lines, params, or bare updates.
+
+    Every method raises :class:`~twofold.exceptions.ParseError` for bytes that are no JSON text and
+    :class:`~twofold.exceptions.Malformed`, with a JSON path, for JSON of the wrong shape. With ``skipped``, reading is
+    lenient (U-6): bad items of arrays and bad ``_meta`` values are left out and noted in the list that was given.
+    """
+
+    def __init__(self, params: type[Params], update: Any, line: Any) -> None:
+        self._params: Final = params
+        self._update: Final = update
+        self._decode_line: Final = msgspec.json.Decoder(line, dec_hook=hook).decode
+        self._params_decoder: Final = msgspec.json.Decoder(params, dec_hook=hook)
+        self._update_decoder: Final = msgspec.json.Decoder(update, dec_hook=hook)
+        self.kinds: Final = frozenset(
+            str(one.__struct_config__.tag) for one in get_args(update) if not issubclass(one, Other)
+        )
+
+    def decode_line(self, line: bytes) -> Params | None:
+        """Read a JSON-RPC line if it is a plain, strict ``session/update``, else give ``None``: not said to be wrong.
+
+        This is the quick way for the common line. What it declines, :func:`twofold.jsonrpc.parse` and
+        :meth:`decode_params` look at in full.
+        """
+        try:
+            params: Params = self._decode_line(line).params
+        except _REFUSALS:
+            return None
+        return None if len(line) > _SHALLOW and too_deep(line) else params
+
+    def decode_params(self, raw: bytes, *, path: str = "$.params", skipped: list[Skipped] | None = None) -> Params:
+        """Read the params of a ``session/update``."""
+        return cast(Params, self._decode(self._params_decoder, self._params, raw, path, skipped))
+
+    def decode_update(self, raw: bytes, *, path: str = "$", skipped: list[Skipped] | None = None) -> Update:
+        """Read a bare update object."""
+        return cast(Update, self._decode(self._update_decoder, self._update, raw, path, skipped))
+
+    def read_params(self, value: Any, *, path: str = "$.params", skipped: list[Skipped] | None = None) -> Params:
+        """Read params that are plain JSON values already."""
+        return cast(Params, self._read(self._params, value, path, skipped))
+
+    def read_update(self, value: Any, *, path: str = "$", skipped: list[Skipped] | None = None) -> Update:
+        """Read an update that is plain JSON values already."""
+        return cast(Update, self._read(self._update, value, path, skipped))
+
+    def _decode(
+        self, decoder: msgspec.json.Decoder[Any], type_: Any, raw: bytes, path: str, skipped: list[Skipped] | None
+    ) -> Any:
+        if not too_deep(raw):
+            try:
+                return decoder.decode(raw)
+            except _REFUSALS:
+                pass
+        return self._read(type_, loads(raw), path, skipped)
+
+    def _read(self, type_: Any, value: Any, path: str, skipped: list[Skipped] | None) -> Any:
+        reading = Reading(lenient=skipped is not None)
+        model = read(type_, value, path, reading)
+        if skipped is not None and reading.skipped:
+            skipped.extend(reading.skipped)
+        return model
+
+
+def _no_extras(value: Any) -> Any:
+    raise NotImplementedError(type(value).__name__)
+
+
+_encoder: Final = msgspec.json.Encoder(enc_hook=_no_extras)
+
+
+def encode(model: Model) -> bytes:
+    """Write a model as JSON, its extras beside its known fields. Omitted fields stay omitted, ``null`` stays ``null``."""
+    try:
+        return _encoder.encode(model)
+    except (NotImplementedError, UnicodeEncodeError, OverflowError):  # extras, lone surrogates
+        return dumps(to_json(model))

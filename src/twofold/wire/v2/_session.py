@@ -1,0 +1,213 @@
+"""State, plans, commands and configuration options of v2."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+from msgspec import UNSET, Meta, UnsetType, field
+
+from twofold.exceptions import Malformed
+from twofold.wire._common import PlanEntry, SessionConfigSelectOption
+from twofold.wire._model import Model, OptionalMeta, Other
+from twofold.wire._read import Reading, found, read, shape
+
+__all__ = [
+    "AvailableCommand",
+    "AvailableCommandInput",
+    "AvailableCommandsUpdate",
+    "BackgroundTerminal",
+    "BackgroundToolCall",
+    "BackgroundWork",
+    "Command",
+    "ConfigOptionUpdate",
+    "Error",
+    "OtherAvailableCommand",
+    "OtherAvailableCommandInput",
+    "OtherBackgroundWork",
+    "OtherPlanUpdateContent",
+    "OtherSessionConfigOption",
+    "PlanItems",
+    "PlanUpdate",
+    "PlanUpdateContent",
+    "SessionConfigBoolean",
+    "SessionConfigOption",
+    "SessionConfigSelect",
+    "SessionConfigSelectGroup",
+    "StateUpdate",
+    "TextCommandInput",
+]
+
+
+class BackgroundTerminal(Model, frozen=True, kw_only=True, tag_field="type", tag="terminal"):
+    """A terminal that goes on in the background."""
+
+    terminal_id: str
+    meta: OptionalMeta = field(default=UNSET, name="_meta")
+
+
+class BackgroundToolCall(Model, frozen=True, kw_only=True, tag_field="type", tag="tool_call"):
+    """A tool call that goes on in the background."""
+
+    tool_call_id: str
+    meta: OptionalMeta = field(default=UNSET, name="_meta")
+
+
+class OtherBackgroundWork(Other, frozen=True, kw_only=True, tag_field="type"):
+    """Background work of a kind that twofold does not know."""
+
+
+BackgroundWork: TypeAlias = BackgroundTerminal | BackgroundToolCall | OtherBackgroundWork
+
+
+class Error(Model, frozen=True, kw_only=True):
+    """A JSON-RPC error object, as an idle state with stop reason ``error`` carries it."""
+
+    code: int
+    message: str
+    data: Any | UnsetType = UNSET
+
+
+class StateUpdate(Model, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="state_update"):
+    """A snapshot of what the agent is doing: ``running``, ``requires_action``, ``idle`` or a state not known here.
+
+    ``stop_reason`` and ``error`` belong to ``idle``. An unknown state is never read as idle.
+    """
+
+    state: str
+    background: Sequence[BackgroundWork] | None | UnsetType = UNSET
+    stop_reason: str | None | UnsetType = UNSET
+    error: Error | None | UnsetType = UNSET
+    meta: OptionalMeta = field(default=UNSET, name="_meta")
+
+
+class PlanItems(Model, frozen=True, kw_only=True, tag_field="type", tag="items"):
+    """A plan as a list of steps."""
+
+    plan_id: str
+    entries: Sequence[PlanEntry]
+    meta: OptionalMeta = field(default=UNSET, name="_meta")
+
+
+class OtherPlanUpdateContent(Other, frozen=True, kw_only=True, tag_field="type"):
+    """A plan of a kind that twofold does not know."""
+
+
+PlanUpdateContent: TypeAlias = PlanItems | OtherPlanUpdateContent
+
+
+class PlanUpdate(Model, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="plan_update"):
+    """Replaces one plan whole."""
+
+    plan: PlanUpdateContent
+    meta: OptionalMeta = field(default=UNSET, name="_meta")
+
+
+class TextCommandInput(Model, frozen=True, kw_only=True, tag_field="type", tag="text"):
+    """A command that takes the text after its name."""
+
+    hint: str
+    meta: OptionalMeta = field(default=UNSET, name="_meta")
+
+
+class OtherAvailableCommandInput(Other, frozen=True, kw_only=True, tag_field="type"):
+    """A command input of a kind that twofold does not know."""
+
+
+AvailableCommandInput: TypeAlias = TextCommandInput | OtherAvailableCommandInput
+
+
+class Command(Model, frozen=True, kw_only=True, tag_field="type", tag="command"):
+    """A slash command that the agent offers."""
+
+    name: str
+    description: str
+    input: AvailableCommandInput | None | UnsetType = UNSET
+    meta: OptionalMeta = field(default=UNSET, name="_meta")
+
+
+class OtherAvailableCommand(Other, frozen=True, kw_only=True, tag_field="type"):
+    """A command of a kind that twofold does not know."""
+
+
+AvailableCommand: TypeAlias = Command | OtherAvailableCommand
+
+
+class AvailableCommandsUpdate(Model, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="available_commands_update"):
+    """Replaces the list of commands."""
+
+    available_commands: Sequence[AvailableCommand]
+    meta: OptionalMeta = field(default=UNSET, name="_meta")
+
+
+class SessionConfigSelectGroup(Model, frozen=True, kw_only=True):
+    """Values of a select option under one heading."""
+
+    group_id: str
+    name: str
+    options: Annotated[Sequence[SessionConfigSelectOption], Meta(min_length=1)]
+    meta: OptionalMeta = field(default=UNSET, name="_meta")
+
+
+class _SelectOptions:
+    """What the quick decoder sees of a select's options: values or groups of values, which have no tag."""
+
+    __slots__ = ()
+
+
+if TYPE_CHECKING:
+    SessionConfigSelectOptions: TypeAlias = Sequence[SessionConfigSelectOption] | Sequence[SessionConfigSelectGroup]
+else:
+    SessionConfigSelectOptions = _SelectOptions
+
+
+class _OptionList(list[Any], _SelectOptions):
+    """A list that the decoder accepts where it was promised select options."""
+
+    __slots__ = ()
+
+
+@shape(_SelectOptions)
+def _read_options(value: Any, path: str, reading: Reading) -> Any:
+    if not isinstance(value, list) or not value:
+        raise Malformed(path, expected="an array with at least one item", found=found(value))
+    grouped = isinstance(value[0], dict) and "groupId" in value[0]
+    kind = Sequence[SessionConfigSelectGroup] if grouped else Sequence[SessionConfigSelectOption]
+    return _OptionList(read(kind, value, path, reading))
+
+
+class _SessionConfigOption(Model, frozen=True, kw_only=True):
+    config_id: str
+    name: str
+    description: str | None | UnsetType = UNSET
+    category: str | None | UnsetType = UNSET
+    meta: OptionalMeta = field(default=UNSET, name="_meta")
+
+
+class SessionConfigSelect(_SessionConfigOption, frozen=True, kw_only=True, tag_field="type", tag="select"):
+    """An option with a list of values to choose from."""
+
+    current_value: str
+    options: SessionConfigSelectOptions
+
+
+class SessionConfigBoolean(_SessionConfigOption, frozen=True, kw_only=True, tag_field="type", tag="boolean"):
+    """An option that is on or off."""
+
+    current_value: bool
+
+
+class OtherSessionConfigOption(Other, frozen=True, kw_only=True, tag_field="type"):
+    """An option of a kind that twofold does not know."""
+
+    BASE = _SessionConfigOption
+
+
+SessionConfigOption: TypeAlias = SessionConfigSelect | SessionConfigBoolean | OtherSessionConfigOption
+
+
+class ConfigOptionUpdate(Model, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="config_option_update"):
+    """Replaces the list of configuration options."""
+
+    config_options: Sequence[SessionConfigOption]
+    meta: OptionalMeta = field(default=UNSET, name="_meta")
