@@ -15,13 +15,17 @@ through an exception (message rules, J-7).
 
 from __future__ import annotations
 
-from typing import ClassVar
+import copyreg
+from typing import Any, ClassVar
 
 __all__ = ["InvalidFrame", "LineTooLong", "Malformed", "ParseError", "TwofoldError", "Unrepresentable"]
 
 
 class TwofoldError(Exception):
     """Base of every error that twofold raises on purpose."""
+
+    def __reduce__(self) -> tuple[Any, ...]:  # facts are keywords, which the inherited way would not pass on
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 class ParseError(TwofoldError, ValueError):
@@ -53,7 +57,7 @@ class InvalidFrame(TwofoldError, ValueError):
 
 
 class LineTooLong(TwofoldError, ValueError):
-    """A line was longer than ``limit`` bytes; ``length`` bytes of it were skipped, up to and with its newline."""
+    """A line of ``length`` bytes, without its line end, is longer than ``limit`` bytes; it was skipped to its end."""
 
     code: ClassVar[int] = -32600
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-__all__ = ["NOTHING", "Change", "ChangeKind", "ChangedContent", "ChangedEntity"]
+__all__ = ["NOTHING", "Change", "ChangeKind", "ChangedContent", "ChangedEntity", "WholeChange"]
 
 ChangedEntity: TypeAlias = Literal[
     "message",
@@ -31,11 +31,15 @@ ChangeKind: TypeAlias = Literal["created", "appended", "replaced", "cleared", "p
 class Change(Struct, frozen=True, gc=False):
     """What one update did to one thing. False when it did nothing.
 
-    ``entity`` says what kind of thing, ``target`` is the thing itself (a :class:`~twofold.fold.Message`, …; for
-    ``state``, ``usage``, ``notice`` and the like the update; for ``transcript`` the transcript, all of which changed).
-    ``content`` says what happened to its content (for a terminal: its output). After ``appended``, ``block`` is what was
-    appended (a content block, a tool-call item, bytes) and ``index`` where it stands (for bytes: the offset is left to
-    the reader, ``index`` is the number of bytes appended). ``fields`` names the other fields that changed, as on the wire.
+    ``entity`` says what kind of thing, ``target`` is the thing itself: a :class:`~twofold.fold.Message`, …, as it is
+    now (it is the live one, and goes on changing); for ``state``, ``usage``, ``session_info``, ``notice`` and the like
+    the report that is held now; for ``transcript`` the transcript, all of which is new.
+
+    ``content`` says what happened to its content (for a terminal: its output). After ``appended``, ``block`` is what
+    was appended (a content block, a tool-call item, bytes) and ``index`` where it stands: its position, for bytes the
+    offset of the first. After ``replaced`` and ``cleared`` read the content of ``target`` anew. ``fields`` names the
+    other fields that changed, as on the wire; a report that is always whole (``state``, ``usage``, the lists) names
+    none.
     """
 
     entity: ChangedEntity
@@ -47,7 +51,7 @@ class Change(Struct, frozen=True, gc=False):
     fields: tuple[str, ...] = ()
 
     nothing: ClassVar[Change]
-    """The change that is none (F-12)."""
+    """The change that is none (F-12). Test for it with ``if change:`` or ``is``."""
 
     def __bool__(self) -> bool:
         return self.entity != "nothing"
@@ -65,6 +69,10 @@ class Change(Struct, frozen=True, gc=False):
     def meta_changed(self) -> bool:
         """Whether ``_meta`` is another one now."""
         return "_meta" in self.fields
+
+
+class WholeChange(Change, frozen=True, gc=True):
+    """The change of a whole transcript: the one that can be part of a reference cycle, so the collector sees it."""
 
 
 NOTHING: Final = Change("nothing")

@@ -6,13 +6,13 @@ The fold changes them in place; everyone else reads. ``version`` counts the chan
 from __future__ import annotations
 
 import base64
-import binascii
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, overload
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar, overload
 
 from msgspec import UNSET, UnsetType
 
 from twofold.exceptions import Malformed
+from twofold.fold._change import ChangedContent
 from twofold.fold._revision import Revision, patched, patched_meta
 from twofold.wire import Kept, Model, same, to_json, v2
 
@@ -21,15 +21,24 @@ __all__ = [
     "Entity",
     "Message",
     "MessageType",
+    "Part",
     "Plan",
+    "SessionInfo",
     "Terminal",
     "ToolCall",
+    "Upsert",
     "View",
+    "block_of",
+    "decoded",
+    "itself",
+    "joined",
     "joined_text",
+    "or_unset",
+    "part_of",
 ]
 
 T = TypeVar("T")
-Held = TypeVar("Held")
+Item = TypeVar("Item")
 
 MessageType: TypeAlias = Literal["user_message", "agent_message", "agent_thought"]
 """A message is identified by its session, this type and its id (F-8)."""
@@ -37,13 +46,18 @@ MessageType: TypeAlias = Literal["user_message", "agent_message", "agent_thought
 Part: TypeAlias = str | v2.ContentBlock
 """A block as it is held: plain text (no annotations, no ``_meta``, nothing unknown) as the bare string."""
 
+Upsert: TypeAlias = (
+    v2.MessageUpdate | v2.ToolCallUpdate | v2.TerminalUpdate | v2.CompactionUpdate | v2.SessionInfoUpdate
+)
+"""An update that patches what is held."""
 
-class View(Sequence[T], Generic[Held, T]):
+
+class View(Sequence[T], Generic[Item, T]):
     """A read-only, live view of a list that the fold appends to."""
 
     __slots__ = ("_held", "_show")
 
-    def __init__(self, held: list[Held], show: Callable[[Held], T]) -> None:
+    def __init__(self, held: list[Item], show: Callable[[Item], T]) -> None:
         self._held = held
         self._show = show
 
@@ -65,8 +79,6 @@ class View(Sequence[T], Generic[Held, T]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, (View, list, tuple)) and same(list(self), list(other))
 
-    __hash__ = None  # type: ignore[assignment]
-
     def __repr__(self) -> str:
         return f"<view of {len(self._held)}>"
 
@@ -78,12 +90,7 @@ def itself(held: T) -> T:
 
 def part_of(block: v2.ContentBlock) -> Part:
     """Give a block in the form it is held in."""
-    if (
-        type(block) is v2.TextContent
-        and block.annotations is UNSET
-        and block.meta is UNSET
-        and block.extra is UNSET
-    ):
+    if type(block) is v2.TextContent and block.annotations is UNSET and block.meta is UNSET and block.extra is UNSET:
         return block.text
     return block
 
@@ -95,12 +102,11 @@ def block_of(part: Part) -> v2.ContentBlock:
 
 def joined_text(parts: Iterable[Part]) -> str:
     """Join the text of text blocks. Halves of a surrogate pair that meet become their character (U-8)."""
-    texts = [
-        part if isinstance(part, str) else part.text
-        for part in parts
-        if isinstance(part, (str, v2.TextContent))
-    ]
-    return _paired("".join(texts))
+    return _paired(
+        "".join(
+            part if isinstance(part, str) else part.text for part in parts if isinstance(part, (str, v2.TextContent))
+        )
+    )
 
 
 def _paired(text: str) -> str:
@@ -114,9 +120,15 @@ def _paired(text: str) -> str:
 
 
 class _Held:
-    """Unknown fields and ``_meta`` of an entity, and the patching of both (F-11, U-7)."""
+    """What everything that is upserted holds beside its content, and how updates patch it (F-2, F-11, U-7)."""
 
     __slots__ = ("_extra", "_meta", "version")
+
+    EMPTIES: ClassVar[Mapping[str, Any]] = {}
+    """The plain patch fields, as named here and on the update, with what they start as and ``null`` goes back to."""
+
+    OWN: ClassVar[frozenset[str]] = frozenset()
+    """The wire names of the fields that a whole update of this entity knows."""
 
     def __init__(self) -> None:
         self._meta: dict[str, Any] | None = None
@@ -133,77 +145,128 @@ class _Held:
         """The unknown fields held, by wire name. Treat it as read-only."""
         return self._extra or {}
 
-    def _patch_meta(self, patch: dict[str, Any] | None | UnsetType, revision: Revision) -> tuple[str, ...]:
-        if patch is UNSET:
-            return ()
-        after = patched_meta(self._meta, patch, revision)
-        if same(after, self._meta):
-            return ()
-        self._meta = after
-        return ("_meta",)
+    def _after(self, update: Upsert, revision: Revision) -> tuple[dict[str, Any], list[str]]:
+        """Work out what ``update`` does to all but the content, and do nothing yet.
 
-    def _patch_extra(self, patch: Kept | UnsetType) -> tuple[str, ...]:
-        if isinstance(patch, UnsetType):
-            return ()
-        held = self._extra or {}
-        changed = []
-        for name, value in patch.items():
-            if value is None:
-                if held.pop(name, UNSET) is not UNSET:
-                    changed.append(name)
-            elif name not in held or not same(held[name], value):
-                held[name] = value
-                changed.append(name)
-        self._extra = held or None
-        return tuple(changed)
-
-    def _patch_fields(self, update: Model, empties: dict[str, Any]) -> list[str]:
-        """Patch plain fields: ``empties`` names them (as here and on the update) with what ``null`` leaves behind."""
-        changed = []
-        for name, empty in empties.items():
+        Returns the attributes to set and the wire names of the fields that these make others.
+        """
+        values: dict[str, Any] = {}
+        fields: list[str] = []
+        for name, empty in self.EMPTIES.items():
             patch = getattr(update, name)
             if patch is UNSET:
                 continue
-            after = patched(getattr(self, name), patch, empty=empty)
-            if not same(after, getattr(self, name)):
-                setattr(self, name, after)
-                changed.append(_wire_name(update, name))
-        return changed
+            held = getattr(self, name)
+            after = patched(held, patch, empty=empty)
+            if not same(after, held):
+                values[name] = after
+                fields.append(_wire_name(update, name))
+        if update.meta is not UNSET:
+            meta = patched_meta(self._meta, update.meta, revision)
+            if not same(meta, self._meta):
+                values["_meta"] = meta
+                fields.append("_meta")
+        if update.extra is not UNSET:
+            values["_extra"], unknown = self._extra_after(update.extra)
+            fields += unknown
+        return values, fields
+
+    def _extra_after(self, patch: Kept) -> tuple[dict[str, Any] | None, list[str]]:
+        """Work out the unknown fields after ``patch``: each is a patch field like the known ones (U-7)."""
+        after = dict(self.extra)
+        fields: list[str] = []
+        for name, value in patch.items():
+            if not same(value, after.get(name)):
+                after[name] = value
+                fields.append(name)
+        return {name: value for name, value in after.items() if value is not None} or None, fields
+
+    def _patch_extra(self, patch: Kept) -> tuple[str, ...]:
+        """Keep the unknown fields of a chunk with what it appends to: a replay has no chunk to put them on (U-7, P-1)."""
+        self._extra, fields = self._extra_after(patch)
+        return tuple(fields)
+
+    def _set(self, values: dict[str, Any]) -> None:
+        for name, value in values.items():
+            setattr(self, name, value)
+
+    def _chunk_fields(self) -> Kept | UnsetType:
+        """Give the unknown fields that only a chunk can say: a whole update has known fields of these names."""
+        return _kept({name: value for name, value in self.extra.items() if name in self.OWN})
+
+    def _update_fields(self) -> Kept | UnsetType:
+        """Give the unknown fields that a whole update can say."""
+        return _kept({name: value for name, value in self.extra.items() if name not in self.OWN})
+
+    def _forget_chunk_fields(self) -> list[str]:
+        """Let the fields that only a chunk can say go, with the content that the chunks brought. Returns their names."""
+        gone = [name for name in self.extra if name in self.OWN]
+        if gone:
+            self._extra = {name: value for name, value in self.extra.items() if name not in self.OWN} or None
+        return gone
 
     def _extended(self, members: dict[str, Any]) -> dict[str, Any]:
-        """Add ``_meta`` and unknown fields to the JSON form; an unknown field never hides one of ours."""
+        """Add ``_meta`` and unknown fields to the JSON form; those that could be taken for known stand under ``extra``."""
         if self._meta is not None:
             members["_meta"] = to_json(self._meta)
-        hidden = {}
+        known = {*members, *self.OWN, "extra"}
+        hidden: dict[str, Any] = {}
         for name, value in self.extra.items():
-            (hidden if name in members else members)[name] = to_json(value)
+            (hidden if name in known else members)[name] = to_json(value)
         if hidden:
             members["extra"] = hidden
         return members
 
-    def _kept(self) -> Kept | UnsetType:
-        return Kept(self._extra) if self._extra else UNSET
+
+def _names(update: type[Model]) -> frozenset[str]:
+    names = zip(update.__struct_fields__, update.__struct_encode_fields__, strict=True)
+    return frozenset(wire_name for name, wire_name in names if name != "extra")
+
+
+def _kept(members: dict[str, Any]) -> Kept | UnsetType:
+    return Kept(members) if members else UNSET
 
 
 def _wire_name(update: Model, name: str) -> str:
     return update.__struct_encode_fields__[update.__struct_fields__.index(name)]
 
 
-class Message(_Held):
+class _Listing(_Held, Generic[Item]):
+    """An entity whose content is a list that chunks append to."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._parts: list[Item] = []
+
+    def _replace(self, parts: list[Item]) -> ChangedContent:
+        """Replace the content whole (F-3, F-4)."""
+        if same(parts, self._parts):
+            return "kept"
+        self._parts[:] = parts  # in place: views stay live
+        return "replaced" if parts else "cleared"
+
+
+class Message(_Listing[Part]):
     """One message as the agent last said it (F-1 … F-11)."""
 
-    __slots__ = ("_joined", "_joined_parts", "_parts", "corrected", "message_id", "type", "withdrawn")
+    __slots__ = ("_joined", "_joined_parts", "corrected", "message_id", "type", "withdrawn")
+
+    OWN = _names(v2.MessageUpdate)
 
     def __init__(self, type: MessageType, message_id: str) -> None:
         super().__init__()
         self.type: Final = type
         self.message_id: Final = message_id
         self.withdrawn = False
-        """Content was shown and then cleared, and nothing came after it."""
+        """Content was held and then cleared, and none has come since."""
         self.corrected = False
-        """Content was shown and then replaced. (Neither flag is part of the state: a replay does not carry them.)"""
-        self._parts: list[Part] = []
-        self._joined = ""  # text of the first _joined_parts parts, so that reading on and on is not quadratic
+        """Content was held and an update put other content in its place; another cut of the same text is not other.
+
+        Neither flag is part of the state: they tell its history since the fold began, and a replay does not carry them.
+        """
+        self._joined = ""  # text of the first _joined_parts parts, so that only what is new has to be looked at
         self._joined_parts = 0
 
     def __repr__(self) -> str:
@@ -218,12 +281,10 @@ class Message(_Held):
     def text(self) -> str:
         """The text of all text blocks, joined. A lone half of a surrogate pair stays in it as such (U-8)."""
         if self._joined_parts != len(self._parts):
-            fresh = "".join(
-                part if isinstance(part, str) else part.text
-                for part in self._parts[self._joined_parts :]
-                if isinstance(part, (str, v2.TextContent))
-            )
-            self._joined = _paired(self._joined + fresh)
+            fresh = joined_text(self._parts[self._joined_parts :])
+            if "\ud800" <= self._joined[-1:] <= "\udbff":  # the first half of a character
+                self._joined, fresh = self._joined[:-1], _paired(self._joined[-1] + fresh)
+            self._joined += fresh
             self._joined_parts = len(self._parts)
         return self._joined
 
@@ -233,22 +294,37 @@ class Message(_Held):
             {"type": self.type, "messageId": self.message_id, "content": [to_json(block) for block in self.content]}
         )
 
-    def _replace(self, parts: list[Part]) -> Literal["kept", "replaced", "cleared"]:
-        if same(parts, self._parts):
-            return "kept"
+    def _replace(self, parts: list[Part]) -> ChangedContent:
         shown = bool(self._parts)
-        self._parts[:] = parts  # in place: views stay live
-        self._joined, self._joined_parts = "", 0
-        self.withdrawn = shown and not parts
-        self.corrected = self.corrected or (shown and bool(parts))
-        return "replaced" if parts else "cleared"
+        corrected = self.corrected or (shown and bool(parts) and not same(joined(parts), joined(self._parts)))
+        done = super()._replace(parts)
+        if done != "kept":
+            self._joined, self._joined_parts = "", 0
+            self.withdrawn, self.corrected = shown and not parts, corrected
+        return done
 
 
-class ToolCall(_Held):
+def joined(parts: Iterable[Part]) -> list[Part]:
+    """Join neighbouring plain text (P-3): the parts are fewer, what they say is the same."""
+    fewer: list[Part] = []
+    run: list[str] = []
+    for part in parts:
+        if isinstance(part, str):
+            run.append(part)
+            continue
+        if run:
+            fewer.append(joined_text(run))
+            run = []
+        fewer.append(part)
+    if run:
+        fewer.append(joined_text(run))
+    return fewer
+
+
+class ToolCall(_Listing[v2.ToolCallContent]):
     """One tool call."""
 
     __slots__ = (
-        "_items",
         "capabilities",
         "kind",
         "locations",
@@ -259,6 +335,18 @@ class ToolCall(_Held):
         "title",
         "tool_call_id",
     )
+
+    EMPTIES: ClassVar[Mapping[str, Any]] = {
+        "name": None,
+        "title": None,
+        "kind": "other",
+        "status": "pending",
+        "locations": (),
+        "raw_input": UNSET,
+        "raw_output": UNSET,
+        "capabilities": None,
+    }
+    OWN = _names(v2.ToolCallUpdate)
 
     def __init__(self, tool_call_id: str) -> None:
         super().__init__()
@@ -271,19 +359,6 @@ class ToolCall(_Held):
         self.raw_input: Any = UNSET
         self.raw_output: Any = UNSET
         self.capabilities: v2.ToolCallCapabilities | None = None
-        self._items: list[v2.ToolCallContent] = []
-
-    EMPTIES: Final = {
-        "name": None,
-        "title": None,
-        "kind": "other",
-        "status": "pending",
-        "locations": (),
-        "raw_input": UNSET,
-        "raw_output": UNSET,
-        "capabilities": None,
-    }
-    """What a new tool call starts with, and what ``null`` goes back to."""
 
     def __repr__(self) -> str:
         return f"<ToolCall {self.tool_call_id!r} {self.status}>"
@@ -291,7 +366,7 @@ class ToolCall(_Held):
     @property
     def content(self) -> Sequence[v2.ToolCallContent]:
         """What the tool call has produced. A live view."""
-        return View(self._items, itself)
+        return View(self._parts, itself)
 
     def to_json(self) -> dict[str, Any]:
         """Give the tool call as plain JSON values."""
@@ -303,28 +378,41 @@ class ToolCall(_Held):
         members |= {
             "kind": self.kind,
             "status": self.status,
-            "content": to_json(self._items),
+            "content": to_json(self._parts),
             "locations": to_json(self.locations),
         }
         if self.raw_input is not UNSET:
-            members["rawInput"] = self.raw_input
+            members["rawInput"] = to_json(self.raw_input)
         if self.raw_output is not UNSET:
-            members["rawOutput"] = self.raw_output
+            members["rawOutput"] = to_json(self.raw_output)
         if self.capabilities is not None:
             members["capabilities"] = to_json(self.capabilities)
         return self._extended(members)
-
-    def _replace(self, items: list[v2.ToolCallContent]) -> Literal["kept", "replaced", "cleared"]:
-        if same(items, self._items):
-            return "kept"
-        self._items[:] = items
-        return "replaced" if items else "cleared"
 
 
 class Terminal(_Held):
     """One terminal of the agent's: what to show, never something to run."""
 
-    __slots__ = ("_chunks", "_snapshot", "capabilities", "command", "cwd", "exit_status", "size", "terminal_id")
+    __slots__ = (
+        "_chunks",
+        "_length",
+        "_snapshot",
+        "capabilities",
+        "command",
+        "cwd",
+        "exit_status",
+        "size",
+        "terminal_id",
+    )
+
+    EMPTIES: ClassVar[Mapping[str, Any]] = {
+        "command": None,
+        "cwd": None,
+        "exit_status": None,
+        "size": None,
+        "capabilities": None,
+    }
+    OWN = _names(v2.TerminalUpdate)
 
     def __init__(self, terminal_id: str) -> None:
         super().__init__()
@@ -335,15 +423,17 @@ class Terminal(_Held):
         self.size: v2.TerminalSize | None = None
         self.capabilities: v2.TerminalCapabilities | None = None
         self._chunks: list[bytes] = []
+        self._length = 0
         self._snapshot: v2.TerminalOutput | None = None  # without its data: what else the last snapshot said
 
-    EMPTIES: Final = {"command": None, "cwd": None, "exit_status": None, "size": None, "capabilities": None}
-
     def __repr__(self) -> str:
-        return f"<Terminal {self.terminal_id!r}, {len(self)} bytes>"
+        return f"<Terminal {self.terminal_id!r}, {self._length} bytes>"
 
     def __len__(self) -> int:
-        return sum(map(len, self._chunks))
+        return self._length
+
+    def __bool__(self) -> bool:
+        return True  # a terminal without output is a terminal
 
     @property
     def output(self) -> bytes:
@@ -373,23 +463,38 @@ class Terminal(_Held):
         members |= {name: to_json(value) for name, value in held.items() if value is not None}
         return self._extended(members)
 
-    def _replace(self, output: v2.TerminalOutput | None) -> Literal["kept", "replaced", "cleared"]:
-        data = b"" if output is None else decoded(output.data, "$.output.data")
-        snapshot = None
-        if output is not None and (output.meta is not UNSET or output.extra is not UNSET):
-            snapshot = v2.TerminalOutput(data="", meta=output.meta, extra=output.extra)
-        if data == self.output and same(snapshot, self._snapshot):
+    def _append(self, data: bytes) -> None:
+        self._chunks.append(data)
+        self._length += len(data)
+
+    def _replace(self, data: bytes) -> ChangedContent:
+        if data == self.output:
             return "kept"
         self._chunks[:] = [data] if data else []
-        self._snapshot = snapshot
+        self._length = len(data)
         return "replaced" if data else "cleared"
+
+    def _after(self, update: Upsert, revision: Revision) -> tuple[dict[str, Any], list[str]]:
+        values, fields = super()._after(update, revision)
+        output = update.output if isinstance(update, v2.TerminalUpdate) else UNSET
+        if output is not UNSET:
+            snapshot = None
+            if output is not None and (output.meta is not UNSET or output.extra is not UNSET):
+                snapshot = v2.TerminalOutput(data="", meta=output.meta, extra=output.extra)
+            if not same(snapshot, self._snapshot):
+                values["_snapshot"] = snapshot
+                fields.append("output")  # what it says beside its bytes
+        return values, fields
 
 
 def decoded(data: str, path: str) -> bytes:
-    """Decode base64 strictly; a terminal must not show bytes that nobody sent."""
+    """Decode base64 strictly; a terminal must not show bytes that nobody sent.
+
+    Raises :class:`~twofold.exceptions.Malformed` at ``path``.
+    """
     try:
         return base64.b64decode(data, validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:  # binascii.Error is one
         raise Malformed(path, expected="base64", found="a string that is none") from None
 
 
@@ -416,22 +521,24 @@ class Plan:
         members: dict[str, Any] = to_json(self.update.plan)
         beside: dict[str, Any] = to_json(self.update)
         del beside["sessionUpdate"], beside["plan"]
+        if "update" in members:  # an unknown field of the plan's own: the two must not be taken for each other
+            members = {"plan": members}
         return {**members, "update": beside} if beside else members
 
 
-class Compaction(_Held):
+class Compaction(_Listing[Part]):
     """One compaction of the agent's context."""
 
-    __slots__ = ("_parts", "compaction_id", "error", "status")
+    __slots__ = ("compaction_id", "error", "status")
+
+    EMPTIES: ClassVar[Mapping[str, Any]] = {"status": "in_progress", "error": None}
+    OWN = _names(v2.CompactionUpdate)
 
     def __init__(self, compaction_id: str) -> None:
         super().__init__()
         self.compaction_id: Final = compaction_id
         self.status = "in_progress"  # ours: what a summary chunk at first sight means
         self.error: str | None = None
-        self._parts: list[Part] = []
-
-    EMPTIES: Final = {"status": "in_progress", "error": None}
 
     def __repr__(self) -> str:
         return f"<Compaction {self.compaction_id!r} {self.status}>"
@@ -457,11 +564,33 @@ class Compaction(_Held):
             members["error"] = self.error
         return self._extended(members)
 
-    def _replace(self, parts: list[Part]) -> Literal["kept", "replaced", "cleared"]:
-        if same(parts, self._parts):
-            return "kept"
-        self._parts[:] = parts
-        return "replaced" if parts else "cleared"
+
+class SessionInfo(_Held):
+    """What is held of the session itself."""
+
+    __slots__ = ("title", "updated_at")
+
+    EMPTIES: ClassVar[Mapping[str, Any]] = {"title": None, "updated_at": None}
+    OWN = _names(v2.SessionInfoUpdate)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.title: str | None = None
+        self.updated_at: str | None = None
+
+    def update(self) -> v2.SessionInfoUpdate:
+        """Give it as the update that would report it; what is not held is omitted."""
+        return v2.SessionInfoUpdate(
+            title=or_unset(self.title),
+            updated_at=or_unset(self.updated_at),
+            meta=or_unset(self._meta),
+            extra=self._update_fields(),
+        )
+
+
+def or_unset(value: T | None) -> T | UnsetType:
+    """Give what is held for a field that is omitted when nothing is."""
+    return UNSET if value is None else value
 
 
 Entity: TypeAlias = Message | ToolCall | Terminal | Plan | Compaction | v2.OtherUpdate

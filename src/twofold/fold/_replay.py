@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, assert_never
+from collections.abc import Iterator
+from typing import Any, Final, assert_never
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
-
-from twofold.fold._entities import Compaction, Entity, Message, Plan, Terminal, ToolCall, joined_text
+from twofold.fold._entities import (
+    Compaction,
+    Entity,
+    Message,
+    MessageType,
+    Part,
+    Plan,
+    Terminal,
+    ToolCall,
+    block_of,
+    joined,
+    or_unset,
+)
 from twofold.fold._transcript import Transcript
-from twofold.wire import v2
+from twofold.wire import same, v2
 
 __all__ = ["replay"]
 
@@ -18,93 +29,87 @@ __all__ = ["replay"]
 def replay(transcript: Transcript, *, compact: bool = False) -> Iterator[v2.SessionUpdate]:
     """Give the updates that rebuild ``transcript``, one for each thing that it holds; the current state comes last.
 
-    It is made from the state, not from history: what was replaced or withdrawn does not come back (P-2). With
-    ``compact``, neighbouring plain text blocks of a message are joined (P-3): the text is the same, the blocks are fewer.
+    It is made from the state, not from history: what was replaced or withdrawn does not come back (P-2), and neither do
+    notices. With ``compact``, neighbouring plain text blocks of a message are joined (P-3): the text is the same, the
+    blocks are fewer. (A tool call, terminal or compaction takes a second update where a chunk brought an unknown field
+    with the name of a field that the whole update has: only another chunk can say it.)
+
+    The transcript is read as the iterator goes on. Hold updates back until it is at its end, or take a ``list`` of it.
     """
     for entity in transcript.timeline:
-        yield _update(entity, compact)
-    singles = (
-        transcript._session_info,
-        transcript._available_commands,
-        transcript._config_options,
-        transcript._usage,
-        transcript._state,
-    )
-    for update in singles:
+        yield from _updates(entity, compact)
+    if transcript.session_info != v2.SessionInfoUpdate():
+        yield transcript.session_info
+    for update in (transcript._available_commands, transcript._config_options, transcript._usage, transcript._state):
         if update is not None:
             yield update
 
 
-def _update(entity: Entity, compact: bool) -> v2.SessionUpdate:
-    match entity:
-        case Message():
-            kind = _MESSAGES[entity.type]
-            content = _blocks(entity.content, compact)
-            return kind(message_id=entity.message_id, content=content, meta=_set(entity.meta), extra=entity._kept())
-        case ToolCall():
-            return _tool_call(entity)
-        case Terminal():
-            return v2.TerminalUpdate(
-                terminal_id=entity.terminal_id,
-                command=_set(entity.command),
-                cwd=_set(entity.cwd),
-                output=_set(entity.output_update()),
-                exit_status=_set(entity.exit_status),
-                size=_set(entity.size),
-                capabilities=_set(entity.capabilities),
-                meta=_set(entity.meta),
-                extra=entity._kept(),
-            )
-        case Plan():
-            return entity.update
-        case Compaction():
-            return v2.CompactionUpdate(
-                compaction_id=entity.compaction_id,
-                status=entity.status,
-                summary=_blocks(entity.summary, compact) or UNSET,
-                error=_set(entity.error),
-                meta=_set(entity.meta),
-                extra=entity._kept(),
-            )
-        case v2.OtherUpdate():
-            return entity
-        case _:
-            assert_never(entity)
-
-
-_MESSAGES = {
+_MESSAGES: Final[dict[MessageType, type[v2.UserMessage] | type[v2.AgentMessage] | type[v2.AgentThought]]] = {
     "user_message": v2.UserMessage,
     "agent_message": v2.AgentMessage,
     "agent_thought": v2.AgentThought,
 }
 
 
-def _set(value: Any) -> Any | UnsetType:
-    return UNSET if value is None else value
+def _updates(entity: Entity, compact: bool) -> Iterator[v2.SessionUpdate]:
+    match entity:
+        case Message():
+            yield _MESSAGES[entity.type](
+                message_id=entity.message_id,
+                content=_blocks(entity._parts, compact),
+                meta=or_unset(entity.meta),
+                extra=entity._update_fields(),
+            )
+        case ToolCall():
+            items, chunk = list(entity._parts), entity._chunk_fields()
+            last = [] if chunk is UNSET else [items.pop()]
+            yield v2.ToolCallUpdate(
+                tool_call_id=entity.tool_call_id,
+                content=items or UNSET,
+                meta=or_unset(entity.meta),
+                extra=entity._update_fields(),
+                **_known(entity),
+            )
+            for item in last:
+                yield v2.ToolCallContentChunk(tool_call_id=entity.tool_call_id, content=item, extra=chunk)
+        case Terminal():
+            yield v2.TerminalUpdate(
+                terminal_id=entity.terminal_id,
+                output=or_unset(entity.output_update()),
+                meta=or_unset(entity.meta),
+                extra=entity._update_fields(),
+                **_known(entity),
+            )
+            chunk = entity._chunk_fields()
+            if chunk is not UNSET:
+                yield v2.TerminalOutputChunk(terminal_id=entity.terminal_id, data="", extra=chunk)
+        case Plan():
+            yield entity.update
+        case Compaction():
+            blocks, chunk = _blocks(entity._parts, compact), entity._chunk_fields()
+            last_block = [] if chunk is UNSET else [blocks.pop()]
+            yield v2.CompactionUpdate(
+                compaction_id=entity.compaction_id,
+                status=entity.status,
+                summary=blocks or UNSET,
+                error=or_unset(entity.error),
+                meta=or_unset(entity.meta),
+                extra=entity._update_fields(),
+            )
+            for block in last_block:
+                yield v2.CompactionSummaryChunk(compaction_id=entity.compaction_id, content=block, extra=chunk)
+        case v2.OtherUpdate():
+            yield entity
+        case _:
+            assert_never(entity)
 
 
-def _tool_call(call: ToolCall) -> v2.ToolCallUpdate:
-    fields = {name: getattr(call, name) for name, empty in ToolCall.EMPTIES.items() if getattr(call, name) != empty}
-    if call.content:
-        fields["content"] = list(call.content)
-    return v2.ToolCallUpdate(
-        tool_call_id=call.tool_call_id, meta=_set(call.meta), extra=call._kept(), **fields
-    )
+def _known(entity: ToolCall | Terminal) -> dict[str, Any]:
+    """Give the plain fields that are not what a new entity has anyhow."""
+    held = {name: getattr(entity, name) for name in entity.EMPTIES}
+    return {name: value for name, value in held.items() if not same(value, entity.EMPTIES[name])}
 
 
-def _blocks(content: Sequence[v2.ContentBlock], compact: bool) -> list[v2.ContentBlock]:
-    if not compact:
-        return list(content)
-    blocks: list[v2.ContentBlock] = []
-    run: list[str] = []
-    for block in content:
-        if type(block) is v2.TextContent and block == v2.TextContent(text=block.text):
-            run.append(block.text)
-            continue
-        if run:
-            blocks.append(v2.TextContent(text=joined_text(run)))
-            run = []
-        blocks.append(block)
-    if run:
-        blocks.append(v2.TextContent(text=joined_text(run)))
-    return blocks
+def _blocks(parts: list[Part], compact: bool) -> list[v2.ContentBlock]:
+    return [block_of(part) for part in (joined(parts) if compact else parts)]

@@ -13,8 +13,9 @@ what is valid but not on how much (a location's ``line`` may be 0 in the older o
 
 from __future__ import annotations
 
-from enum import Enum
-from typing import Any, TypeVar
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any, Final, TypeAlias, TypeVar
 
 from msgspec import UNSET, UnsetType
 
@@ -22,27 +23,41 @@ __all__ = ["Revision", "patched", "patched_meta"]
 
 T = TypeVar("T")
 
+Meta: TypeAlias = dict[str, Any]
 
-class Revision(str, Enum):
+
+class Revision(StrEnum):
     """Which revision's rules a session is folded by."""
 
     RFD = "rfd"
     PREVIEW = "preview"
 
 
-def patched(held: T, patch: T | None | UnsetType, *, empty: T) -> T:
+def patched(held: T, patch: T | UnsetType | None, *, empty: T) -> T:
     """Return the value held after ``patch``: absent keeps, null empties, a value replaces (F-2)."""
     if patch is UNSET:
         return held
-    return empty if patch is None else patch  # type: ignore[return-value]  # UNSET was ruled out by identity
+    return empty if patch is None else patch
 
 
-def patched_meta(
-    held: dict[str, Any] | None, patch: dict[str, Any] | None | UnsetType, revision: Revision
-) -> dict[str, Any] | None:
-    """Return the ``_meta`` held after ``patch``, by the rule of ``revision`` (F-11, R-1)."""
-    if revision is Revision.PREVIEW and isinstance(patch, dict):
-        merged = {**(held or {}), **patch}
-        kept = {key: value for key, value in merged.items() if value is not None}
-        return kept if kept or held is not None else None
+def patched_meta(held: Meta | None, patch: Meta | UnsetType | None, revision: Revision) -> Meta | None:
+    """Return the ``_meta`` held after ``patch``, by the rule of ``revision`` (F-11, R-1). Neither argument is changed."""
+    if isinstance(patch, dict):
+        patch = _OBJECT[revision](held, patch)
     return patched(held, patch, empty=None)
+
+
+def _whole(_held: Meta | None, patch: Meta) -> Meta | None:
+    return patch
+
+
+def _by_key(held: Meta | None, patch: Meta) -> Meta | None:
+    merged = {**(held or {}), **patch}
+    # ours: when the last key goes, none is held. The empty object cannot be said in this revision: it does nothing.
+    return {key: value for key, value in merged.items() if value is not None} or None
+
+
+_OBJECT: Final[dict[Revision, Callable[[Meta | None, Meta], Meta | None]]] = {
+    Revision.RFD: _whole,
+    Revision.PREVIEW: _by_key,
+}

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, assert_never
+from functools import partial
+from typing import Any, TypeAlias, TypeVar, assert_never
 
 from msgspec import UNSET
 
-
-from twofold.fold._change import NOTHING, Change, ChangedEntity
+from twofold.fold._change import NOTHING, Change, ChangedContent, ChangedEntity, WholeChange
 from twofold.fold._entities import (
     Compaction,
     Entity,
     Message,
     MessageType,
     Plan,
+    SessionInfo,
     Terminal,
     ToolCall,
+    Upsert,
     View,
     decoded,
     itself,
     part_of,
 )
-from twofold.fold._revision import Revision, patched, patched_meta
-from twofold.wire import Kept, same, to_json, v2
+from twofold.fold._revision import Revision, patched
+from twofold.wire import same, to_json, v2
 from twofold.wire.v2 import (
     AgentMessage,
     AgentMessageChunk,
@@ -50,6 +52,10 @@ from twofold.wire.v2 import (
 
 __all__ = ["Reload", "Transcript"]
 
+Callback: TypeAlias = Callable[[Change], object]
+Listed = TypeVar("Listed", ToolCall, Compaction)
+Keyed = TypeVar("Keyed", Message, ToolCall, Terminal, Compaction)
+
 
 class Transcript:
     """One session: every message, tool call, terminal and plan as the agent last said it.
@@ -62,10 +68,7 @@ class Transcript:
         self.session_id = session_id
         self.revision = Revision(revision)
         self.version = 0
-        self._subscribers: list[Callable[[Change], object]] = []
-        self._clear()
-
-    def _clear(self) -> None:
+        self._subscribers: tuple[Callback, ...] = ()  # never changed in place: a callback may end its own subscription
         self._user_messages: dict[str, Message] = {}
         self._agent_messages: dict[str, Message] = {}
         self._agent_thoughts: dict[str, Message] = {}
@@ -80,7 +83,7 @@ class Transcript:
         self._usage: v2.UsageUpdate | None = None
         self._available_commands: v2.AvailableCommandsUpdate | None = None
         self._config_options: v2.ConfigOptionUpdate | None = None
-        self._session_info: v2.SessionInfoUpdate | None = None
+        self._session_info = SessionInfo()
 
     def __repr__(self) -> str:
         return f"<Transcript {self.session_id!r}, {len(self._messages)} messages, version {self.version}>"
@@ -150,7 +153,7 @@ class Transcript:
     @property
     def session_info(self) -> v2.SessionInfoUpdate:
         """Title, time of last activity and ``_meta`` of the session; what is not held is omitted."""
-        return self._session_info or v2.SessionInfoUpdate()
+        return self._session_info.update()
 
     def message(self, type: MessageType, message_id: str) -> Message | None:
         """Give the message with this type and id (both together are the key, F-8), or ``None``."""
@@ -163,6 +166,14 @@ class Transcript:
     def terminal(self, terminal_id: str) -> Terminal | None:
         """Give the terminal with this id, or ``None``."""
         return self._terminals.get(terminal_id)
+
+    def plan(self, plan_id: str) -> Plan | None:
+        """Give the plan with this id, or ``None``."""
+        return self._plans.get(plan_id)
+
+    def compaction(self, compaction_id: str) -> Compaction | None:
+        """Give the compaction with this id, or ``None``."""
+        return self._compactions.get(compaction_id)
 
     def to_json(self) -> dict[str, Any]:
         """Give the whole state as plain JSON values: what two transcripts must share to be the same session."""
@@ -181,33 +192,38 @@ class Transcript:
             ("usage", self._usage),
             ("availableCommands", self._available_commands),
             ("configOptions", self._config_options),
-            ("sessionInfo", self._session_info),
+            ("sessionInfo", self.session_info),
         ):
-            if update is not None:
-                members[name] = {key: value for key, value in to_json(update).items() if key != "sessionUpdate"}
+            held = {} if update is None else to_json(update)
+            held.pop("sessionUpdate", None)
+            if held:
+                members[name] = held
         return members
 
     # Listening
 
-    def subscribe(self, callback: Callable[[Change], object]) -> Callable[[], None]:
+    def subscribe(self, callback: Callback) -> Callable[[], None]:
         """Call ``callback`` with every change, right after it was made. Returns the function that ends this.
 
-        A callback that raises ends :meth:`apply` with its exception; the change itself is made by then.
+        Callbacks are called in the order of their subscription. One that raises ends :meth:`apply` with its exception;
+        the change itself is made by then, and the others are told all the same. A callback may end its own subscription
+        and read everything, but must not call :meth:`apply`: those after it would hear of the later change first.
         """
-        self._subscribers.append(callback)
+        subscriber = partial(callback) if callback in self._subscribers else callback  # so that no two are equal
+        self._subscribers = (*self._subscribers, subscriber)
 
         def unsubscribe() -> None:
-            if callback in self._subscribers:
-                self._subscribers.remove(callback)
+            self._subscribers = tuple(one for one in self._subscribers if one is not subscriber)
 
         return unsubscribe
 
     # Folding
 
     def apply(self, update: v2.SessionUpdate) -> Change:
-        """Fold one update in and say what it did.
+        """Fold one update in and say what it did: :attr:`Change.nothing` if nothing.
 
-        Raises :class:`~twofold.exceptions.Malformed` for terminal output that is no base64; nothing changed then.
+        Raises :class:`~twofold.exceptions.Malformed`, with the path in ``update``, for terminal output that is no
+        base64. Whatever it raises, nothing changed then (U-6); only what a subscriber raises comes after the change.
         """
         match update:
             case AgentMessageChunk():
@@ -217,19 +233,22 @@ class Transcript:
             case UserMessageChunk():
                 change = self._append(self._user_messages, "user_message", update)
             case AgentMessage():
-                change = self._upsert(self._agent_messages, "agent_message", update)
+                change = self._upsert_message(self._agent_messages, "agent_message", update)
             case AgentThought():
-                change = self._upsert(self._agent_thoughts, "agent_thought", update)
+                change = self._upsert_message(self._agent_thoughts, "agent_thought", update)
             case UserMessage():
-                change = self._upsert(self._user_messages, "user_message", update)
+                change = self._upsert_message(self._user_messages, "user_message", update)
             case ToolCallUpdate():
-                change = self._upsert_tool_call(update)
+                items = None if update.content is UNSET else list(update.content or ())
+                change = self._upsert("tool_call", self._tool_calls, update.tool_call_id, ToolCall, update, items)
             case ToolCallContentChunk():
-                change = self._append_tool_call_content(update)
+                change = self._append_item(
+                    "tool_call", self._tool_calls, update.tool_call_id, ToolCall, update, update.content
+                )
             case TerminalUpdate():
                 change = self._upsert_terminal(update)
             case TerminalOutputChunk():
-                change = self._append_terminal_output(update)
+                change = self._append_output(update)
             case PlanUpdate():
                 change = self._upsert_plan(update)
             case StateUpdate():
@@ -246,9 +265,12 @@ class Transcript:
                 self._notices.append(update)
                 change = Change("notice", update, True)
             case CompactionUpdate():
-                change = self._upsert_compaction(update)
+                parts = None if update.summary is UNSET else [part_of(block) for block in update.summary or ()]
+                change = self._upsert("compaction", self._compactions, update.compaction_id, Compaction, update, parts)
             case CompactionSummaryChunk():
-                change = self._append_compaction_summary(update)
+                change = self._append_item(
+                    "compaction", self._compactions, update.compaction_id, Compaction, update, part_of(update.content)
+                )
             case OtherUpdate():
                 self._timeline.append(update)
                 change = Change("other", update, True)
@@ -256,20 +278,18 @@ class Transcript:
                 assert_never(update)
         if change is not NOTHING:
             self.version += 1
-            for callback in self._subscribers:
-                callback(change)
+            subscribers = self._subscribers
+            try:
+                for callback in subscribers:
+                    callback(change)
+            except BaseException:
+                tell(subscribers[subscribers.index(callback) + 1 :], change)
+                raise
         return change
 
     def reload(self) -> Reload:
         """Begin to receive a replay: a fresh transcript that takes this one's place at :meth:`Reload.commit` (P-5)."""
         return Reload(self)
-
-    def _hold(self, slot: str, entity: ChangedEntity, update: v2.SessionUpdate) -> Change:
-        """Hold the last report of its kind: each is whole, and a repeated one is no change."""
-        if same(update, getattr(self, slot)):
-            return NOTHING
-        setattr(self, slot, update)
-        return Change(entity, update)
 
     def _messages_of(self, type: MessageType) -> dict[str, Message]:
         match type:
@@ -280,21 +300,21 @@ class Transcript:
             case "agent_thought":
                 return self._agent_thoughts
 
-    def _new_message(self, held: dict[str, Message], message_type: MessageType, message_id: str) -> Message:
-        message = held[message_id] = Message(message_type, message_id)
-        self._messages.append(message)
-        self._timeline.append(message)
-        return message
-
     def _append(self, held: dict[str, Message], message_type: MessageType, update: v2.ContentChunk) -> Change:
-        """F-5, F-7: a chunk appends its one block, and creates the message it is the first of. Its ``_meta`` is its own (U-5)."""
+        """F-5, F-7: a chunk appends its one block, and creates the message that it is the first of.
+
+        Its ``_meta`` is its own (U-5). This is the step that runs for every chunk, so nothing in it is shared.
+        """
         message = held.get(update.message_id)
         created = message is None
         if message is None:
-            message = self._new_message(held, message_type, update.message_id)
+            message = held[update.message_id] = Message(message_type, update.message_id)
+            self._messages.append(message)
+            self._timeline.append(message)
+        fields = () if update.extra is UNSET else message._patch_extra(update.extra)
         block = update.content
         parts = message._parts
-        if (  # part_of, written out: this is the step that runs for every chunk
+        if (  # part_of, written out
             type(block) is TextContent and block.annotations is UNSET and block.meta is UNSET and block.extra is UNSET
         ):
             parts.append(block.text)
@@ -302,187 +322,184 @@ class Transcript:
             parts.append(block)
         message.version += 1
         message.withdrawn = False
-        # An unknown field of a chunk is kept with its message: a replay has no chunks to put it on (U-7, P-1).
-        fields = () if update.extra is UNSET else message._patch_extra(update.extra)
         return Change("message", message, created, "appended", len(parts) - 1, block, fields)
 
-    def _upsert(self, held: dict[str, Message], message_type: MessageType, update: v2.MessageUpdate) -> Change:
+    def _upsert_message(self, held: dict[str, Message], message_type: MessageType, update: v2.MessageUpdate) -> Change:
         """F-2, F-3, F-4, F-6: omitted keeps, ``null`` and ``[]`` clear, an array replaces everything held."""
-        message = held.get(update.message_id)
-        created = message is None
-        if message is None:
-            message = self._new_message(held, message_type, update.message_id)
-        content = "kept"
-        if update.content is not UNSET:
-            content = message._replace([part_of(block) for block in update.content or ()])
-        fields = message._patch_meta(update.meta, self.revision) + message._patch_extra(update.extra)
-        if not created and content == "kept" and not fields:
+        parts = None if update.content is UNSET else [part_of(block) for block in update.content or ()]
+        change = self._upsert("message", held, update.message_id, partial(Message, message_type), update, parts)
+        if change.created:
+            self._messages.append(change.target)
+        return change
+
+    def _upsert(
+        self,
+        entity: ChangedEntity,
+        held: dict[str, Keyed],
+        key: str,
+        make: Callable[[str], Keyed],
+        update: Upsert,
+        content: Any,
+    ) -> Change:
+        """Patch what is held under ``key``, or make it; ``content`` is its new content, ``None`` to keep what it has."""
+        target = held.get(key)
+        created = target is None
+        if target is None:
+            target = make(key)
+        values, fields = target._after(update, self.revision)  # all that can fail comes before the first change
+        done: ChangedContent = "kept" if content is None else target._replace(content)
+        target._set(values)
+        if done == "cleared":
+            fields += target._forget_chunk_fields()
+        if created:
+            held[key] = target
+            self._timeline.append(target)
+        elif done == "kept" and not fields:
             return NOTHING
-        message.version += 1
-        return Change("message", message, created, content, 0, None, fields)  # type: ignore[arg-type]
+        target.version += 1
+        return Change(entity, target, created, done, 0, None, tuple(fields))
 
-    def _upsert_tool_call(self, update: v2.ToolCallUpdate) -> Change:
-        call, created = self._tool_call_for(update.tool_call_id)
-        content = "kept"
-        if update.content is not UNSET:
-            content = call._replace(list(update.content or ()))
-        fields = tuple(call._patch_fields(update, ToolCall.EMPTIES))
-        fields += call._patch_meta(update.meta, self.revision) + call._patch_extra(update.extra)
-        if not created and content == "kept" and not fields:
-            return NOTHING
-        call.version += 1
-        return Change("tool_call", call, created, content, 0, None, fields)  # type: ignore[arg-type]
-
-    def _append_tool_call_content(self, update: v2.ToolCallContentChunk) -> Change:
-        call, created = self._tool_call_for(update.tool_call_id)
-        call._items.append(update.content)
-        call.version += 1
-        fields = call._patch_extra(update.extra)
-        return Change("tool_call", call, created, "appended", len(call._items) - 1, update.content, fields)
-
-    def _tool_call_for(self, tool_call_id: str) -> tuple[ToolCall, bool]:
-        call = self._tool_calls.get(tool_call_id)
-        if call is not None:
-            return call, False
-        call = self._tool_calls[tool_call_id] = ToolCall(tool_call_id)
-        self._timeline.append(call)
-        return call, True
+    def _append_item(
+        self,
+        entity: ChangedEntity,
+        held: dict[str, Listed],
+        key: str,
+        make: Callable[[str], Listed],
+        update: v2.ToolCallContentChunk | v2.CompactionSummaryChunk,
+        part: Any,
+    ) -> Change:
+        """Append one item to what is held under ``key``, or make it, as for messages (F-5, F-7, U-5)."""
+        target = held.get(key)
+        created = target is None
+        if target is None:
+            target = make(key)
+        fields = () if update.extra is UNSET else target._patch_extra(update.extra)
+        if created:
+            held[key] = target
+            self._timeline.append(target)
+        target._parts.append(part)
+        target.version += 1
+        return Change(entity, target, created, "appended", len(target._parts) - 1, update.content, fields)
 
     def _upsert_terminal(self, update: v2.TerminalUpdate) -> Change:
-        if isinstance(update.output, v2.TerminalOutput):
-            decoded(update.output.data, "$.output.data")  # before anything is touched
-        terminal, created = self._terminal_for(update.terminal_id)
-        content = "kept"
+        data = None
         if update.output is not UNSET:
-            content = terminal._replace(update.output)  # type: ignore[arg-type]
-        fields = tuple(terminal._patch_fields(update, Terminal.EMPTIES))
-        fields += terminal._patch_meta(update.meta, self.revision) + terminal._patch_extra(update.extra)
-        if not created and content == "kept" and not fields:
-            return NOTHING
-        terminal.version += 1
-        return Change("terminal", terminal, created, content, 0, None, fields)  # type: ignore[arg-type]
+            data = b"" if update.output is None else decoded(update.output.data, "$.output.data")
+        return self._upsert("terminal", self._terminals, update.terminal_id, Terminal, update, data)
 
-    def _append_terminal_output(self, update: v2.TerminalOutputChunk) -> Change:
+    def _append_output(self, update: v2.TerminalOutputChunk) -> Change:
+        """Append the bytes of one chunk. Without bytes it is news only if it brings the terminal or an unknown field."""
         data = decoded(update.data, "$.data")
-        terminal, created = self._terminal_for(update.terminal_id)
-        fields = terminal._patch_extra(update.extra)
-        if not data and not created and not fields:
+        terminal = self._terminals.get(update.terminal_id)
+        created = terminal is None
+        if terminal is None:
+            terminal = Terminal(update.terminal_id)
+        fields = () if update.extra is UNSET else terminal._patch_extra(update.extra)
+        if created:
+            self._terminals[update.terminal_id] = terminal
+            self._timeline.append(terminal)
+        elif not data and not fields:
             return NOTHING
-        if data:
-            terminal._chunks.append(data)
         terminal.version += 1
-        return Change("terminal", terminal, created, "appended", len(data), data, fields)
-
-    def _terminal_for(self, terminal_id: str) -> tuple[Terminal, bool]:
-        terminal = self._terminals.get(terminal_id)
-        if terminal is not None:
-            return terminal, False
-        terminal = self._terminals[terminal_id] = Terminal(terminal_id)
-        self._timeline.append(terminal)
-        return terminal, True
+        if not data:
+            return Change("terminal", terminal, created, fields=fields)
+        offset = len(terminal)
+        terminal._append(data)
+        return Change("terminal", terminal, created, "appended", offset, data, fields)
 
     def _upsert_plan(self, update: v2.PlanUpdate) -> Change:
+        """Hold a plan as its update says it: each is whole, and a repeated one is no change."""
         plan_id = update.plan.plan_id if isinstance(update.plan, v2.PlanItems) else update.plan.fields.get("planId")
-        if not isinstance(plan_id, str):  # a plan of an unknown kind that does not say which: kept, replaces nothing
-            plan = Plan(None, update)
+        # ours: a plan of an unknown kind that does not say which one it is replaces nothing, and nothing replaces it.
+        key = plan_id if isinstance(plan_id, str) else None
+        plan = None if key is None else self._plans.get(key)
+        if plan is None:
+            plan = Plan(key, update)
+            if key is not None:
+                self._plans[key] = plan
             self._timeline.append(plan)
             return Change("plan", plan, True, "replaced")
-        held = self._plans.get(plan_id)
-        if held is None:
-            plan = self._plans[plan_id] = Plan(plan_id, update)
-            self._timeline.append(plan)
-            return Change("plan", plan, True, "replaced")
-        if same(update, held.update):
+        if same(update, plan.update):
             return NOTHING
-        held.update = update
-        held.version += 1
-        return Change("plan", held, False, "replaced")
+        plan.update = update
+        plan.version += 1
+        return Change("plan", plan, False, "replaced")
+
+    def _hold(self, slot: str, entity: ChangedEntity, update: v2.SessionUpdate) -> Change:
+        """Hold the last report of its kind: each is whole, and a repeated one is no change."""
+        if same(update, getattr(self, slot)):
+            return NOTHING
+        setattr(self, slot, update)
+        return Change(entity, update)
 
     def _report_usage(self, update: v2.UsageUpdate) -> Change:
-        held = UNSET if self._usage is None else self._usage.cost
-        cost = patched(held, update.cost, empty=UNSET)
+        """Hold the last usage reported: whole, but for ``cost``, which is a patch field."""
+        cost = patched(UNSET if self._usage is None else self._usage.cost, update.cost, empty=UNSET)
         after = v2.UsageUpdate(used=update.used, size=update.size, cost=cost, meta=update.meta, extra=update.extra)
-        if same(after, self._usage):
-            return NOTHING
-        self._usage = after
-        return Change("usage", after)
+        return self._hold("_usage", "usage", after)
 
     def _patch_session_info(self, update: v2.SessionInfoUpdate) -> Change:
-        held = self._session_info or v2.SessionInfoUpdate()
-        meta = patched_meta(None if held.meta is UNSET else held.meta, update.meta, self.revision)
-        extra = {} if held.extra is UNSET else dict(held.extra)
-        if update.extra is not UNSET:
-            extra = {name: value for name, value in {**extra, **update.extra}.items() if value is not None}
-        after = v2.SessionInfoUpdate(
-            title=patched(held.title, update.title, empty=UNSET),
-            updated_at=patched(held.updated_at, update.updated_at, empty=UNSET),
-            meta=UNSET if meta is None else meta,
-            extra=Kept(extra) if extra else UNSET,
-        )
-        if same(after, held):
+        values, fields = self._session_info._after(update, self.revision)
+        if not fields:
             return NOTHING
-        self._session_info = after
-        fields = tuple(
-            wire_name
-            for name, wire_name in (("title", "title"), ("updated_at", "updatedAt"), ("meta", "_meta"))
-            if not same(getattr(after, name), getattr(held, name))
-        )
-        return Change("session_info", after, fields=fields)
+        self._session_info._set(values)
+        return Change("session_info", self.session_info, fields=tuple(fields))
 
-    def _upsert_compaction(self, update: v2.CompactionUpdate) -> Change:
-        compaction, created = self._compaction_for(update.compaction_id)
-        content = "kept"
-        if update.summary is not UNSET:
-            content = compaction._replace([part_of(block) for block in update.summary or ()])
-        fields = tuple(compaction._patch_fields(update, Compaction.EMPTIES))
-        fields += compaction._patch_meta(update.meta, self.revision) + compaction._patch_extra(update.extra)
-        if not created and content == "kept" and not fields:
-            return NOTHING
-        compaction.version += 1
-        return Change("compaction", compaction, created, content, 0, None, fields)  # type: ignore[arg-type]
+    def _take(self, other: Transcript) -> Change:
+        """Hold what ``other`` holds, all of it. Views given out before stay live: their lists stay the same."""
+        self._messages[:] = other._messages
+        self._timeline[:] = other._timeline
+        self._notices[:] = other._notices
+        self._user_messages = other._user_messages
+        self._agent_messages = other._agent_messages
+        self._agent_thoughts = other._agent_thoughts
+        self._tool_calls = other._tool_calls
+        self._terminals = other._terminals
+        self._plans = other._plans
+        self._compactions = other._compactions
+        self._state = other._state
+        self._usage = other._usage
+        self._available_commands = other._available_commands
+        self._config_options = other._config_options
+        self._session_info = other._session_info
+        self.version += 1
+        change = WholeChange("transcript", self, content="replaced")
+        tell(self._subscribers, change)
+        return change
 
-    def _append_compaction_summary(self, update: v2.CompactionSummaryChunk) -> Change:
-        compaction, created = self._compaction_for(update.compaction_id)
-        compaction._parts.append(part_of(update.content))
-        compaction.version += 1
-        fields = compaction._patch_extra(update.extra)
-        return Change(
-            "compaction", compaction, created, "appended", len(compaction._parts) - 1, update.content, fields
-        )
 
-    def _compaction_for(self, compaction_id: str) -> tuple[Compaction, bool]:
-        compaction = self._compactions.get(compaction_id)
-        if compaction is not None:
-            return compaction, False
-        compaction = self._compactions[compaction_id] = Compaction(compaction_id)
-        self._timeline.append(compaction)
-        return compaction, True
+def tell(subscribers: tuple[Callback, ...], change: Change) -> None:
+    """Call all subscribers with a change. What one of them raises goes on after the others were told."""
+    for position, callback in enumerate(subscribers, start=1):
+        try:
+            callback(change)
+        except BaseException:
+            tell(subscribers[position:], change)
+            raise
 
 
 class Reload:
     """A replay under way (P-5): folded into a fresh transcript while the old one still stands.
 
-    :meth:`apply` every replayed update; at the answer :meth:`commit`, or drop the object when the resume failed.
+    :meth:`apply` every replayed update; when the response arrives :meth:`commit`, or drop the object if it is an error.
     """
 
     def __init__(self, transcript: Transcript) -> None:
         self._transcript = transcript
         self.fresh = Transcript(transcript.session_id, revision=transcript.revision)
-        """What was replayed so far."""
+        """What was replayed so far; after the commit the transcript itself."""
 
     def apply(self, update: v2.SessionUpdate) -> Change:
-        """Fold one replayed update into the fresh transcript. Nobody is told before the commit."""
+        """Fold one replayed update in. Nobody is told before the commit; one that comes after it is folded as usual."""
         return self.fresh.apply(update)
 
     def commit(self) -> Change:
-        """Let the fresh state take the old one's place, and tell the subscribers that everything is new."""
-        transcript = self._transcript
-        kept = transcript._subscribers, transcript.version
-        vars(transcript).update(vars(self.fresh))
-        transcript._subscribers, version = kept
-        transcript.version = version + 1
-        self.fresh = Transcript(transcript.session_id, revision=transcript.revision)
-        change = Change("transcript", transcript, content="replaced")
-        for callback in transcript._subscribers:
-            callback(change)
-        return change
+        """Let the fresh state take the old one's place, and tell the subscribers that everything is new.
+
+        Messages and all other entities are other objects from then on, and their versions begin anew: drop what was
+        derived from the old ones. A second commit does nothing.
+        """
+        if self.fresh is self._transcript:
+            return NOTHING
+        fresh, self.fresh = self.fresh, self._transcript
+        return self._transcript._take(fresh)

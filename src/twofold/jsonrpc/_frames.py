@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from twofold.exceptions import InvalidFrame, ParseError
-from twofold.jsonrpc._json import dumps, loads, too_deep
+from twofold.jsonrpc._json import cut, dumps, loads, too_deep
 
 __all__ = ["Batch", "ErrorResponse", "Frame", "Id", "Notification", "Request", "Response", "encode", "parse"]
 
@@ -40,7 +40,7 @@ class Response(Struct, frozen=True, gc=False):
 
 
 class ErrorResponse(Struct, frozen=True, gc=False):
-    """The failed answer to the request ``id``; ``error`` is the raw error object, ``code`` and ``message`` read from it."""
+    """The failed answer to the request ``id``; ``error`` is the raw object that ``code`` and ``message`` stand in."""
 
     id: Id | None
     code: int
@@ -91,21 +91,16 @@ def _split(line: bytes) -> dict[str, Raw] | list[Raw]:
         str(line, "utf-8")  # raw slices are not checked by the decoder
     except UnicodeDecodeError as error:
         raise ParseError("the text is not valid UTF-8", offset=error.start) from None
-    first = line.lstrip(b" \t\r\n")[:1]
-    try:
-        if too_deep(line):
-            loads(line)  # raises
-        if first == b"{":
-            return _members.decode(line)
-        if first == b"[":
-            return _items.decode(line)
-    except (msgspec.DecodeError, RecursionError):
-        pass
-    value = loads(line)
-    if isinstance(value, dict):
-        return {key: Raw(dumps(member)) for key, member in value.items()}
-    if isinstance(value, list):
-        return [Raw(dumps(item)) for item in value]
+    if not too_deep(line):
+        try:
+            return _items.decode(line) if line.lstrip(b" \t\r\n")[:1] == b"[" else _members.decode(line)
+        except msgspec.DecodeError:  # a lone surrogate escape, no JSON, or a bare value
+            pass
+    pieces = cut(line)
+    if isinstance(pieces, dict):
+        return {name: Raw(piece) for name, piece in pieces.items()}
+    if isinstance(pieces, list):
+        return [Raw(piece) for piece in pieces]
     raise InvalidFrame("a message is a JSON object, not a bare value")
 
 
@@ -143,30 +138,30 @@ def _frame(members: dict[str, Raw]) -> Frame:
     if "error" in members:
         if not has_id and id_ is not None:
             raise InvalidFrame("an error answer needs the id of its request, or null")
-        raw = members["error"]
-        error = loads(bytes(raw))
-        code = error.get("code") if isinstance(error, dict) else None
-        message = error.get("message") if isinstance(error, dict) else None
-        if type(code) is not int or not isinstance(message, str):
-            raise InvalidFrame('the member "error" must be an object with an integer "code" and a string "message"', id=known_id)
-        return ErrorResponse(known_id, code, message, raw.copy())
+        match loads(bytes(members["error"])):
+            case {"code": int(code), "message": str(message)} if not isinstance(code, bool):
+                return ErrorResponse(known_id, code, message, members["error"].copy())
+        raise InvalidFrame(
+            'the member "error" must be an object with an integer "code" and a string "message"', id=known_id
+        )
     raise InvalidFrame('a message has a "method", a "result" or an "error"; this one has none', id=known_id)
 
 
 def encode(frame: Frame) -> bytes:
-    """Write ``frame`` as one line, without its newline."""
-    members: dict[str, Any] = {"jsonrpc": "2.0"}
+    """Write ``frame`` as one line, without its newline. Line breaks in its raw parts become spaces."""
+    members: dict[str, bytes | Raw | UnsetType]
     match frame:
-        case Request(id, method, params) if params is not UNSET:
-            members |= {"id": id, "method": method, "params": params}
-        case Request(id, method):
-            members |= {"id": id, "method": method}
-        case Notification(method, params) if params is not UNSET:
-            members |= {"method": method, "params": params}
-        case Notification(method):
-            members |= {"method": method}
+        case Request(id, method, params):
+            members = {"id": dumps(id), "method": dumps(method), "params": params}
+        case Notification(method, params):
+            members = {"method": dumps(method), "params": params}
         case Response(id, result):
-            members |= {"id": id, "result": result}
+            members = {"id": dumps(id), "result": result}
         case ErrorResponse(id, _, _, error):
-            members |= {"id": id, "error": error}
-    return msgspec.json.encode(members)
+            members = {"id": dumps(id), "error": error}
+    parts = [b'{"jsonrpc":"2.0"']
+    for name, raw in members.items():
+        if raw is not UNSET:
+            parts += (b',"', name.encode(), b'":', bytes(raw))
+    parts.append(b"}")
+    return b"".join(parts).replace(b"\n", b" ")  # in JSON text a raw newline is only ever space

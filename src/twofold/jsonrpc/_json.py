@@ -15,13 +15,15 @@ import msgspec
 
 from twofold.exceptions import ParseError
 
-__all__ = ["MAX_DEPTH", "dumps", "loads", "too_deep"]
+__all__ = ["MAX_DEPTH", "cut", "dumps", "loads", "too_deep"]
 
 MAX_DEPTH: Final = 256
 """How many arrays and objects may be nested in one line. Deeper input is refused, so that nothing that could be read
 can later fail to be compared, copied or written."""
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_SPACE: Final = " \t\r\n"
+_BETWEEN: Final = re.compile(r"[ \t\r\n,:]*")
 _OPENERS: Final = re.compile(rb"[\[{\]}\"]")
 
 
@@ -56,22 +58,51 @@ def loads(raw: bytes) -> Any:
         text = str(raw, "utf-8")
     except UnicodeDecodeError as error:
         raise ParseError("the text is not valid UTF-8", offset=error.start) from None
+    if too_deep(raw):  # before reading: neither reader may be led into a recursion that its stack cannot hold
+        raise ParseError(f"the text is nested deeper than {MAX_DEPTH} levels")
     try:
-        value, end = _decoder.raw_decode(text, len(text) - len(text.lstrip(" \t\r\n")))
+        value, end = _decoder.raw_decode(text, len(text) - len(text.lstrip(_SPACE)))
     except json.JSONDecodeError as error:
         raise ParseError("the text is not valid JSON", offset=len(text[: error.pos].encode("utf-8"))) from None
-    except RecursionError:
-        raise ParseError(f"the text is nested deeper than {MAX_DEPTH} levels") from None
-    if text[end:].strip(" \t\r\n"):
+    if text[end:].strip(_SPACE):
         raise ParseError("there is more text after the JSON value", offset=len(text[:end].encode("utf-8")))
-    if too_deep(raw):
-        raise ParseError(f"the text is nested deeper than {MAX_DEPTH} levels")
     return value
 
 
+def cut(raw: bytes) -> dict[str, bytes] | list[bytes] | None:
+    """Cut one JSON text into the members of its object or the items of its array, as they were written.
+
+    Gives ``None`` for a bare value. Raises :class:`~twofold.exceptions.ParseError` as :func:`loads` does.
+    """
+    whole = loads(raw)
+    if not isinstance(whole, (dict, list)):
+        return None
+    text = str(raw, "utf-8")  # known to be JSON, so what stands between two values is known too
+    read = _decoder.raw_decode
+    pieces: list[tuple[str, bytes]] = []
+    position = _skip(text, _skip(text, 0) + 1)
+    while text[position] not in "]}":
+        name = ""
+        if isinstance(whole, dict):
+            name, position = read(text, position)
+            position = _skip(text, position)
+        _, end = read(text, position)
+        pieces.append((name, text[position:end].encode("utf-8")))
+        position = _skip(text, end)
+    return dict(pieces) if isinstance(whole, dict) else [piece for _, piece in pieces]
+
+
+def _skip(text: str, position: int) -> int:
+    between = _BETWEEN.match(text, position)
+    return between.end() if between else position
+
+
 def too_deep(raw: bytes) -> bool:
-    """Whether valid JSON text is nested deeper than :data:`MAX_DEPTH`; cheap for the lines that cannot be."""
-    if len(raw) <= 2 * MAX_DEPTH or raw.count(b"[") + raw.count(b"{") <= MAX_DEPTH:
+    """Whether JSON text is nested deeper than :data:`MAX_DEPTH`; cheap for the lines that cannot be.
+
+    Of text that turns out to be no JSON, this is the depth that a reader gets to before it notices, or more.
+    """
+    if len(raw) <= MAX_DEPTH or raw.count(b"[") + raw.count(b"{") <= MAX_DEPTH:
         return False
     depth = 0
     position = 0
@@ -104,7 +135,7 @@ def _string_end(raw: bytes, position: int) -> int:
 
 
 def dumps(value: Any) -> bytes:
-    """Write plain values (or models without extras) as one JSON text in UTF-8, without spaces.
+    """Write plain JSON values as one JSON text in UTF-8, without spaces.
 
     A lone surrogate, which UTF-8 cannot hold, is written as its escape (U-8).
     """

@@ -6,14 +6,14 @@ before the newline is tolerated and removed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import Final
 
 from twofold.exceptions import LineTooLong
 
 __all__ = ["DEFAULT_LIMIT", "LineSplitter"]
 
-DEFAULT_LIMIT = 64 * 1024 * 1024
-"""Longest line taken by default, in bytes without its newline."""
+DEFAULT_LIMIT: Final = 64 * 1024 * 1024
+"""Longest line taken by default, in bytes without its line end."""
 
 
 class LineSplitter:
@@ -23,63 +23,54 @@ class LineSplitter:
     in the place of each line that was over the limit (it is given, not raised, so that the stream goes on).
     At the end of the stream call :meth:`finish` for what was left without a newline.
 
-    Work is linear in the bytes fed, whatever their chunking; memory is bounded by ``limit`` plus one chunk.
+    Work is linear in the bytes fed, whatever their chunking; what is held is bounded by ``limit``.
     """
 
-    __slots__ = ("_held", "_limit", "_parts", "_skipped")
+    __slots__ = ("_length", "_limit", "_open", "_returned")
 
     def __init__(self, *, limit: int = DEFAULT_LIMIT) -> None:
         if limit < 1:
             raise ValueError(f"limit must be at least 1 byte, not {limit}")
         self._limit = limit
-        self._parts: list[bytes] = []  # the open line, in pieces: joined once, when its newline comes
-        self._held = 0  # bytes in _parts
-        self._skipped = 0  # bytes of an over-long line already thrown away; 0 when not skipping
+        self._open = bytearray()  # the line that is not ended yet; empty once it is known to be over-long
+        self._length = 0  # its bytes so far, those thrown away included
+        self._returned = False  # whether the last of them is a carriage return
 
-    def feed(self, chunk: bytes) -> Iterator[bytes | LineTooLong]:
-        """Give each line that ``chunk`` completes, without its line end. Consume it wholly before feeding again."""
-        pieces = chunk.split(b"\n")
-        last = pieces.pop()
-        for piece in pieces:
-            if self._held or self._skipped:
-                yield self._complete(piece)
+    def feed(self, chunk: bytes) -> list[bytes | LineTooLong]:
+        """Return each line that ``chunk`` completes, without its line end."""
+        *ended, rest = chunk.split(b"\n")
+        lines: list[bytes | LineTooLong] = []
+        for piece in ended:
+            if self._length:
+                self._hold(piece)
+                lines.append(self._close(newline=True))
             else:
-                yield self._checked(piece)
-        self._keep(last)
+                line = piece.removesuffix(b"\r")
+                lines.append(line if len(line) <= self._limit else LineTooLong(limit=self._limit, length=len(line)))
+        if rest:
+            self._hold(rest)
+        return lines
 
     def finish(self) -> bytes | LineTooLong | None:
-        """Give the bytes after the last newline, or ``None`` when there are none, and start afresh."""
-        if not self._held and not self._skipped:
-            return None
-        return self._complete(b"")
+        """Return the bytes after the last newline as they are, or ``None`` when there are none, and start afresh."""
+        return self._close(newline=False) if self._length else None
 
-    def _keep(self, piece: bytes) -> None:
+    def _hold(self, piece: bytes) -> None:
         if not piece:
             return
-        if self._skipped:
-            self._skipped += len(piece)
-        elif self._held + len(piece) > self._limit + 1:  # one more: the carriage return of a CRLF does not count
-            self._skipped = self._held + len(piece)
-            self._parts.clear()
-            self._held = 0
+        self._length += len(piece)
+        self._returned = piece.endswith(b"\r")
+        if self._length <= self._limit + 1:  # one more: the carriage return of a line end does not count
+            self._open += piece
         else:
-            self._parts.append(piece)
-            self._held += len(piece)
+            self._open.clear()
 
-    def _complete(self, piece: bytes) -> bytes | LineTooLong:
-        if self._skipped:
-            length = self._skipped + len(piece)
-            self._skipped = 0
-            return LineTooLong(limit=self._limit, length=length)
-        self._parts.append(piece)
-        line = b"".join(self._parts)
-        self._parts.clear()
-        self._held = 0
-        return self._checked(line)
-
-    def _checked(self, line: bytes) -> bytes | LineTooLong:
-        if line.endswith(b"\r"):
-            line = line[:-1]
-        if len(line) > self._limit:
-            return LineTooLong(limit=self._limit, length=len(line))
-        return line
+    def _close(self, *, newline: bool) -> bytes | LineTooLong:
+        length = self._length
+        if newline and self._returned:
+            length -= 1
+            del self._open[-1:]
+        line = bytes(self._open)
+        self._open.clear()
+        self._length = 0
+        return line if length <= self._limit else LineTooLong(limit=self._limit, length=length)

@@ -1,4 +1,7 @@
-"""ACP's ``session/update`` as typed values, without losing what no model names. Pick a version: ``wire.v1``, ``wire.v2``."""
+"""ACP's ``session/update`` as typed values, without losing what no model names.
+
+Pick a version: ``wire.v1``, ``wire.v2``.
+"""
 
 from twofold.wire._codec import Codec, encode
 from twofold.wire._model import UNSET, Kept, Model, Other, UnsetType, same, to_json

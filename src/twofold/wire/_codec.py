@@ -19,7 +19,7 @@ __all__ = ["Codec", "encode"]
 Params = TypeVar("Params", bound=Model)
 Update = TypeVar("Update")
 
-_SHALLOW: Final = 2 * MAX_DEPTH  # bytes: shorter text cannot be nested too deeply
+_SHALLOW: Final = 2 * MAX_DEPTH  # bytes: shorter JSON text cannot be nested too deeply
 _REFUSALS: Final = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 
 
@@ -47,11 +47,15 @@ class Codec(Generic[Params, Update]):
         This is the quick way for the common line. What it declines, :func:`twofold.jsonrpc.parse` and
         :meth:`decode_params` look at in full.
         """
+        if len(line) > _SHALLOW and too_deep(
+            line
+        ):  # first: the decoder's recursion can be deeper than a thread's stack
+            return None
         try:
             params: Params = self._decode_line(line).params
         except _REFUSALS:
             return None
-        return None if len(line) > _SHALLOW and too_deep(line) else params
+        return params
 
     def decode_params(self, raw: bytes, *, path: str = "$.params", skipped: list[Skipped] | None = None) -> Params:
         """Read the params of a ``session/update``."""
@@ -95,7 +99,7 @@ _encoder: Final = msgspec.json.Encoder(enc_hook=_no_extras)
 
 
 def encode(model: Model) -> bytes:
-    """Write a model as JSON, its extras beside its known fields. Omitted fields stay omitted, ``null`` stays ``null``."""
+    """Write a model as JSON, its extras beside its known fields. Omitted stays omitted, ``null`` stays ``null``."""
     try:
         return _encoder.encode(model)
     except (NotImplementedError, UnicodeEncodeError, OverflowError):  # extras, lone surrogates

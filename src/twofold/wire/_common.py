@@ -39,7 +39,10 @@ class Terminal(Model, frozen=True, kw_only=True, tag_field="type", tag="terminal
 
 
 class PlanEntry(Model, frozen=True, kw_only=True):
-    """One step of a plan. ``priority``: high, medium, low; ``status``: pending, in_progress, completed, cancelled (open)."""
+    """One step of a plan.
+
+    ``priority``: high, medium, low; ``status``: pending, in_progress, completed, cancelled (both open).
+    """
 
     content: str
     priority: str
@@ -60,15 +63,15 @@ class SessionConfigSelectOption(Model, frozen=True, kw_only=True):
 
     value: str
     name: str
-    description: str | None | UnsetType = UNSET
+    description: str | UnsetType | None = UNSET
     meta: OptionalMeta = field(default=UNSET, name="_meta")
 
 
 class SessionInfoUpdate(Model, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="session_info_update"):
     """Patches the session's title and time of last activity (RFC 3339)."""
 
-    title: str | None | UnsetType = UNSET
-    updated_at: str | None | UnsetType = UNSET
+    title: str | UnsetType | None = UNSET
+    updated_at: str | UnsetType | None = UNSET
     meta: OptionalMeta = field(default=UNSET, name="_meta")
 
 
@@ -77,7 +80,7 @@ class UsageUpdate(Model, frozen=True, kw_only=True, tag_field="sessionUpdate", t
 
     used: Annotated[int, Meta(ge=0)]
     size: Annotated[int, Meta(ge=0)]
-    cost: Cost | None | UnsetType = UNSET
+    cost: Cost | UnsetType | None = UNSET
     meta: OptionalMeta = field(default=UNSET, name="_meta")
 
 
@@ -86,7 +89,7 @@ class Notice(Model, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="n
 
     severity: str
     title: Annotated[str, Meta(min_length=1)]
-    description: str | None | UnsetType = UNSET
+    description: str | UnsetType | None = UNSET
     meta: OptionalMeta = field(default=UNSET, name="_meta")
 
 
@@ -95,12 +98,14 @@ class CompactionUpdate(Model, frozen=True, kw_only=True, tag_field="sessionUpdat
 
     compaction_id: str
     status: str
-    summary: Sequence[ContentBlock] | None | UnsetType = UNSET
-    error: str | None | UnsetType = UNSET
+    summary: Sequence[ContentBlock] | UnsetType | None = UNSET
+    error: str | UnsetType | None = UNSET
     meta: OptionalMeta = field(default=UNSET, name="_meta")
 
 
-class CompactionSummaryChunk(Model, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="compaction_summary_chunk"):
+class CompactionSummaryChunk(
+    Model, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="compaction_summary_chunk"
+):
     """Appends one block to a compaction's summary."""
 
     compaction_id: str

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import UNSET, UnsetType, field
 
 from twofold.exceptions import Malformed
-from twofold.wire._model import Model, OptionalMeta, Other
+from twofold.wire._model import Model, OptionalMeta, Other, is_object
 from twofold.wire._read import Reading, found, read, shape
 
 __all__ = [
@@ -31,11 +31,11 @@ __all__ = [
 
 
 class Annotations(Model, frozen=True, kw_only=True):
-    """Hints on whom content is for. ``audience`` holds roles (``assistant``, ``user``, open), ``priority`` is 0 to 1."""
+    """Hints on whom content is for. ``audience``: roles (``assistant``, ``user``, open); ``priority``: 0 to 1."""
 
-    audience: Sequence[str] | None | UnsetType = UNSET
-    last_modified: str | None | UnsetType = UNSET
-    priority: int | float | None | UnsetType = UNSET
+    audience: Sequence[str] | UnsetType | None = UNSET
+    last_modified: str | UnsetType | None = UNSET
+    priority: int | float | UnsetType | None = UNSET
     meta: OptionalMeta = field(default=UNSET, name="_meta")
 
 
@@ -43,7 +43,7 @@ class TextContent(Model, frozen=True, kw_only=True, tag_field="type", tag="text"
     """Text, as Markdown unless said otherwise."""
 
     text: str
-    annotations: Annotations | None | UnsetType = UNSET
+    annotations: Annotations | UnsetType | None = UNSET
     meta: OptionalMeta = field(default=UNSET, name="_meta")
 
 
@@ -52,8 +52,8 @@ class ImageContent(Model, frozen=True, kw_only=True, tag_field="type", tag="imag
 
     data: str
     mime_type: str
-    uri: str | None | UnsetType = UNSET
-    annotations: Annotations | None | UnsetType = UNSET
+    uri: str | UnsetType | None = UNSET
+    annotations: Annotations | UnsetType | None = UNSET
     meta: OptionalMeta = field(default=UNSET, name="_meta")
 
 
@@ -62,7 +62,7 @@ class AudioContent(Model, frozen=True, kw_only=True, tag_field="type", tag="audi
 
     data: str
     mime_type: str
-    annotations: Annotations | None | UnsetType = UNSET
+    annotations: Annotations | UnsetType | None = UNSET
     meta: OptionalMeta = field(default=UNSET, name="_meta")
 
 
@@ -70,9 +70,9 @@ class Icon(Model, frozen=True, kw_only=True):
     """A picture for a resource link; ``theme`` is ``light``, ``dark`` or another word."""
 
     src: str
-    mime_type: str | None | UnsetType = UNSET
-    sizes: Sequence[str] | None | UnsetType = UNSET
-    theme: str | None | UnsetType = UNSET
+    mime_type: str | UnsetType | None = UNSET
+    sizes: Sequence[str] | UnsetType | None = UNSET
+    theme: str | UnsetType | None = UNSET
     meta: OptionalMeta = field(default=UNSET, name="_meta")
 
 
@@ -81,12 +81,12 @@ class ResourceLink(Model, frozen=True, kw_only=True, tag_field="type", tag="reso
 
     uri: str
     name: str
-    title: str | None | UnsetType = UNSET
-    description: str | None | UnsetType = UNSET
-    icons: Sequence[Icon] | None | UnsetType = UNSET
-    mime_type: str | None | UnsetType = UNSET
-    size: int | None | UnsetType = UNSET
-    annotations: Annotations | None | UnsetType = UNSET
+    title: str | UnsetType | None = UNSET
+    description: str | UnsetType | None = UNSET
+    icons: Sequence[Icon] | UnsetType | None = UNSET
+    mime_type: str | UnsetType | None = UNSET
+    size: int | UnsetType | None = UNSET
+    annotations: Annotations | UnsetType | None = UNSET
     meta: OptionalMeta = field(default=UNSET, name="_meta")
 
 
@@ -101,7 +101,7 @@ class TextResourceContents(_ResourceContents, Model, frozen=True, kw_only=True):
 
     uri: str
     text: str
-    mime_type: str | None | UnsetType = UNSET
+    mime_type: str | UnsetType | None = UNSET
     meta: OptionalMeta = field(default=UNSET, name="_meta")
 
 
@@ -110,7 +110,7 @@ class BlobResourceContents(_ResourceContents, Model, frozen=True, kw_only=True):
 
     uri: str
     blob: str
-    mime_type: str | None | UnsetType = UNSET
+    mime_type: str | UnsetType | None = UNSET
     meta: OptionalMeta = field(default=UNSET, name="_meta")
 
 
@@ -122,7 +122,7 @@ else:
 
 @shape(_ResourceContents)
 def _read_resource(value: Any, path: str, reading: Reading) -> TextResourceContents | BlobResourceContents:
-    if not isinstance(value, dict):
+    if not is_object(value):
         raise Malformed(path, expected="an object", found=found(value))
     if "text" not in value and "blob" not in value:
         raise Malformed(path, expected='"text" or "blob"', found="neither")
@@ -135,7 +135,7 @@ class EmbeddedResource(Model, frozen=True, kw_only=True, tag_field="type", tag="
     """A resource with its contents."""
 
     resource: EmbeddedResourceResource
-    annotations: Annotations | None | UnsetType = UNSET
+    annotations: Annotations | UnsetType | None = UNSET
     meta: OptionalMeta = field(default=UNSET, name="_meta")
 
 
@@ -143,4 +143,6 @@ class OtherContentBlock(Other, frozen=True, kw_only=True, tag_field="type"):
     """A content block of a type that twofold does not know; kept, never shown as text."""
 
 
-ContentBlock: TypeAlias = TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource | OtherContentBlock
+ContentBlock: TypeAlias = (
+    TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource | OtherContentBlock
+)

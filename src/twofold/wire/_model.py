@@ -6,12 +6,26 @@ reader (``_read``), which fills :attr:`Model.extra`. So nothing is lost, and the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Final, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final, TypeAlias, TypeGuard, cast
 
 from msgspec import UNSET, Struct, UnsetType, field
 
-__all__ = ["EXTRA", "OTHER", "OTHER_FIELDS", "UNSET", "Kept", "OptionalMeta", "Model", "Other", "UnsetType", "same", "to_json"]
+__all__ = [
+    "EXTRA",
+    "OTHER",
+    "OTHER_FIELDS",
+    "UNSET",
+    "Kept",
+    "Model",
+    "OptionalMeta",
+    "Other",
+    "UnsetType",
+    "is_array",
+    "is_object",
+    "same",
+    "to_json",
+]
 
 # Wire names that no sender can use by accident. If one does, its value has a type that the decoder cannot make, so
 # the line takes the keeping path, where such a key is an unknown field like any other.
@@ -19,7 +33,7 @@ EXTRA: Final = "\uffffextra"
 OTHER: Final = "\uffffother"
 OTHER_FIELDS: Final = "\ufffffields"
 
-OptionalMeta: TypeAlias = dict[str, Any] | None | UnsetType
+OptionalMeta: TypeAlias = dict[str, Any] | UnsetType | None
 """The three states of ``_meta``: omitted, ``null``, an object."""
 
 
@@ -41,7 +55,7 @@ class Kept(Mapping[str, Any]):
         return len(self._members)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Kept) and same(self._members, other._members)
+        return same(self._members, other) if isinstance(other, Mapping) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(frozenset(self._members))
@@ -51,9 +65,16 @@ class Kept(Mapping[str, Any]):
 
 
 class Model(
-    Struct, frozen=True, gc=False, eq=False, kw_only=True, forbid_unknown_fields=True, rename="camel", repr_omit_defaults=True
+    Struct,
+    frozen=True,
+    gc=False,
+    eq=False,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    rename="camel",
+    repr_omit_defaults=True,
 ):
-    """A value of the ACP schema. Fields are omitted (``UNSET``), ``None`` (``null``) or a value: three different things.
+    """A value of the ACP schema. A field has one of three states: omitted (``UNSET``), ``null`` (``None``), a value.
 
     ``extra`` holds the fields that the schema does not define, as they came. Two models are equal when they are equal
     as JSON values: ``True`` is not ``1``.
@@ -62,10 +83,11 @@ class Model(
     extra: Kept | UnsetType = field(default=UNSET, name=EXTRA)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Model) and same(self, other)
+        return same(self, other) if isinstance(other, Model) else NotImplemented
 
-    def __hash__(self) -> int:
-        return hash(type(self))
+    def __hash__(self) -> int:  # of what equal models have in common and is cheap to hash: type and strings
+        held = (getattr(self, name) for name in self.__struct_fields__)
+        return hash((type(self), *(value for value in held if isinstance(value, str))))
 
 
 class Other(Model, frozen=True, gc=False, eq=False, kw_only=True, tag=OTHER):
@@ -85,7 +107,7 @@ def to_json(value: Any) -> Any:
     """Give a model, or anything made of models, as plain JSON values; extras stand beside the known fields."""
     if isinstance(value, Other):
         tag_field = type(value).__struct_config__.tag_field
-        return {tag_field: value.kind, **to_json(value.fields)}
+        return {tag_field: value.kind, **to_json(value.fields), **to_json(value.extra or {})}
     if isinstance(value, Model):
         members: dict[str, Any] = {}
         config = value.__struct_config__
@@ -101,10 +123,20 @@ def to_json(value: Any) -> Any:
                 members[wire_name] = to_json(held)
         return members
     if isinstance(value, Mapping):
-        return {key: to_json(member) for key, member in value.items()}
+        return {key: to_json(member) for key, member in cast(Mapping[str, Any], value).items()}
     if isinstance(value, (list, tuple)):
-        return [to_json(item) for item in value]
+        return [to_json(item) for item in cast(Sequence[Any], value)]
     return value
+
+
+def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
+    """Whether a plain JSON value is an object."""
+    return isinstance(value, dict)
+
+
+def is_array(value: Any) -> TypeGuard[list[Any]]:
+    """Whether a plain JSON value is an array."""
+    return isinstance(value, list)
 
 
 def same(one: Any, two: Any) -> bool:
@@ -112,17 +144,21 @@ def same(one: Any, two: Any) -> bool:
     if one is two:
         return True
     if isinstance(one, (list, tuple)):
-        return isinstance(two, (list, tuple)) and len(one) == len(two) and all(map(same, one, two))
-    if isinstance(one, Mapping):
-        if not isinstance(two, Mapping) or len(one) != len(two):
+        if not isinstance(two, (list, tuple)):
             return False
-        return all(key in two and same(member, two[key]) for key, member in one.items())
+        items, others = cast(Sequence[Any], one), cast(Sequence[Any], two)
+        return len(items) == len(others) and all(map(same, items, others))
+    if isinstance(one, Mapping):
+        if not isinstance(two, Mapping):
+            return False
+        members, rest = cast(Mapping[str, Any], one), cast(Mapping[str, Any], two)
+        return len(members) == len(rest) and all(key in rest and same(members[key], rest[key]) for key in members)
     if isinstance(one, Model):
         return type(one) is type(two) and all(
             same(getattr(one, name), getattr(two, name)) for name in one.__struct_fields__
         )
     if isinstance(one, bool) or isinstance(two, bool):
         return False  # the same bool was the same object
-    return type(one) is type(two) and bool(one == two) or (
+    return (type(one) is type(two) and bool(one == two)) or (
         isinstance(one, (int, float)) and isinstance(two, (int, float)) and one == two
     )

@@ -8,16 +8,16 @@ when the quick decoder has refused a line, and then decides what the line is: fi
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 import msgspec.inspect as inspect
 from msgspec import UNSET, Struct
 
 from twofold.exceptions import Malformed
-from twofold.wire._model import EXTRA, OTHER, Kept, Model, Other
+from twofold.wire._model import EXTRA, Kept, Model, Other, is_array, is_object, to_json
 
-__all__ = ["Reading", "Skipped", "found", "member", "read", "shape"]
+__all__ = ["Reading", "Skipped", "found", "member", "model", "read", "shape"]
 
 
 class Skipped(Struct, frozen=True, gc=False):
@@ -38,6 +38,15 @@ class Reading:
 
     def __init__(self, *, lenient: bool = False) -> None:
         self.skipped: list[Skipped] | None = [] if lenient else None
+
+    def mark(self) -> int:
+        """Return where the notes stand, for :meth:`forget`."""
+        return len(self.skipped or ())
+
+    def forget(self, mark: int) -> None:
+        """Drop the notes made since ``mark``: they are about parts of what is now left out, or rejected, whole."""
+        if self.skipped is not None:
+            del self.skipped[mark:]
 
     def skip(self, error: Malformed) -> None:
         """Note that the item which ``error`` is about was left out; raises ``error`` when reading strictly."""
@@ -114,7 +123,9 @@ def _compile(info: inspect.Type) -> Reader:  # one case a kind of annotation the
         case inspect.NoneType():
             return _expecting("null", lambda value: value is None)
         case inspect.LiteralType(values=values):
-            return _expecting(" or ".join(f'"{value}"' for value in values), lambda value: type(value) is str and value in values)
+            return _expecting(
+                " or ".join(f'"{value}"' for value in values), lambda value: type(value) is str and value in values
+            )
         case inspect.DictType():
             return _expecting("an object", lambda value: isinstance(value, dict))
         case inspect.CollectionType(item_type=item, min_length=least):
@@ -125,7 +136,8 @@ def _compile(info: inspect.Type) -> Reader:  # one case a kind of annotation the
             return _union([info])
         case inspect.UnionType(types=types):
             return _any_of(types)
-    raise TypeError(f"no reader for {info!r}")
+        case _:
+            raise TypeError(f"no reader for {info!r}")
 
 
 def _expecting(expected: str, good: Callable[[Any], bool]) -> Reader:
@@ -159,17 +171,21 @@ def _array(item: inspect.Type, least: int) -> Reader:
     expected = "an array" if not least else "an array with at least one item"
 
     def reader(value: Any, path: str, reading: Reading) -> Any:
-        if not isinstance(value, list) or len(value) < least:
+        if not is_array(value) or len(value) < least:
             raise Malformed(path, expected=expected, found=found(value))
-        items = []
+        items: list[Any] = []
         first_fault: Malformed | None = None
+        start = reading.mark()
         for index, entry in enumerate(value):
+            before = reading.mark()
             try:
                 items.append(read_item(entry, f"{path}[{index}]", reading))
             except Malformed as error:
+                reading.forget(before)
                 reading.skip(error)
                 first_fault = first_fault or error
         if first_fault is not None and not items:  # all bad: "cleared" is not what the sender said (U-6)
+            reading.forget(start)
             raise first_fault
         return items
 
@@ -203,7 +219,7 @@ def _union(structs: list[inspect.StructType]) -> Reader:
     """Read one of several models by its tag; a tag that none has gives the union's ``Other`` model."""
     tag_field = structs[0].tag_field
     if tag_field is None:
-        return _model(structs[0].cls)
+        return _reader_of(structs[0].cls)
     readers: dict[str, Reader] = {}
     other: type[Other] | None = None
     for one in structs:
@@ -213,7 +229,7 @@ def _union(structs: list[inspect.StructType]) -> Reader:
             readers[str(one.tag)] = _reader_of(one.cls)
 
     def reader(value: Any, path: str, reading: Reading) -> Any:
-        if not isinstance(value, dict):
+        if not is_object(value):
             raise Malformed(path, expected="an object", found=found(value))
         tag = value.get(tag_field, UNSET)
         if not isinstance(tag, str):
@@ -226,7 +242,7 @@ def _union(structs: list[inspect.StructType]) -> Reader:
                 member(path, tag_field), expected=" or ".join(f'"{tag}"' for tag in readers), found="an unknown value"
             )
         if other.BASE is not None:
-            _reader(other.BASE)(value, path, reading)
+            value = to_json(_reader(other.BASE)(value, path, reading))
         return other(kind=tag, fields=Kept({name: held for name, held in value.items() if name != tag_field}))
 
     return reader
@@ -235,16 +251,17 @@ def _union(structs: list[inspect.StructType]) -> Reader:
 @functools.cache
 def _reader_of(cls: type[Model]) -> Reader:
     custom = _shapes.get(cls)
-    return custom if custom is not None else _model(cls)
+    return custom if custom is not None else model(cls)
 
 
 @functools.cache
-def _model(cls: type[Model]) -> Reader:
+def model(cls: type[Model]) -> Reader:
+    """Give the reader of one model by its annotations alone, :func:`shape` or not."""
     info = inspect.type_info(cls)
     if not isinstance(info, inspect.StructType):
         raise TypeError(f"{cls!r} is no model")
     fields: dict[str, tuple[str, Reader | None]] = {}
-    required = []
+    required: list[str] = []
     for one in info.fields:
         if one.encode_name == EXTRA:
             continue
@@ -255,7 +272,7 @@ def _model(cls: type[Model]) -> Reader:
     tag_field = info.tag_field
 
     def reader(value: Any, path: str, reading: Reading) -> Any:
-        if not isinstance(value, dict):
+        if not is_object(value):
             raise Malformed(path, expected="an object", found=found(value))
         for wire_name in required:
             if wire_name not in value:
@@ -281,10 +298,7 @@ def _model(cls: type[Model]) -> Reader:
                 reading.skip(error)
         if extra:
             known["extra"] = Kept(extra)
-        try:
-            return cls(**known)
-        except ValueError as error:
-            raise Malformed(path, expected=str(error), found="something else") from None
+        return cls(**known)
 
     return reader
 

@@ -1,4 +1,4 @@
-"""The v1 definitions that differ from v2's. What v1 calls closed enums is read as open: nothing is lost by an unknown word."""
+"""The v1 definitions that differ from v2's. Enums that v1 calls closed are read as open: an unknown word is kept."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from twofold.wire._common import (
     UsageUpdate,
 )
 from twofold.wire._content import ContentBlock
-from twofold.wire._model import Model, OptionalMeta, Other
+from twofold.wire._model import Model, OptionalMeta, Other, is_array, is_object
 from twofold.wire._read import Reading, found, read, shape
 
 __all__ = [
@@ -52,10 +52,10 @@ __all__ = [
 
 
 class ContentChunk(Model, frozen=True, kw_only=True):
-    """One block of a message. Without a ``message_id`` (omitted or ``null``) only its neighbours say to which it belongs."""
+    """One block of a message. Without a ``message_id`` (omitted or ``null``) only its neighbours say of which one."""
 
     content: ContentBlock
-    message_id: str | None | UnsetType = UNSET
+    message_id: str | UnsetType | None = UNSET
     meta: OptionalMeta = field(default=UNSET, name="_meta")
 
 
@@ -76,7 +76,7 @@ class Diff(Model, frozen=True, kw_only=True, tag_field="type", tag="diff"):
 
     path: str
     new_text: str
-    old_text: str | None | UnsetType = UNSET
+    old_text: str | UnsetType | None = UNSET
     meta: OptionalMeta = field(default=UNSET, name="_meta")
 
 
@@ -91,7 +91,7 @@ class ToolCallLocation(Model, frozen=True, kw_only=True):
     """A file a tool call touches."""
 
     path: str
-    line: Annotated[int, Meta(ge=0)] | None | UnsetType = UNSET
+    line: Annotated[int, Meta(ge=0)] | UnsetType | None = UNSET
     meta: OptionalMeta = field(default=UNSET, name="_meta")
 
 
@@ -100,7 +100,7 @@ class ToolCall(Model, frozen=True, kw_only=True, tag_field="sessionUpdate", tag=
 
     tool_call_id: str
     title: str
-    name: str | None | UnsetType = UNSET
+    name: str | UnsetType | None = UNSET
     kind: str | UnsetType = UNSET
     status: str | UnsetType = UNSET
     content: Sequence[ToolCallContent] | UnsetType = UNSET
@@ -114,12 +114,12 @@ class ToolCallUpdate(Model, frozen=True, kw_only=True, tag_field="sessionUpdate"
     """Changes a tool call. ``null`` means the same as omitted; lists replace."""
 
     tool_call_id: str
-    title: str | None | UnsetType = UNSET
-    name: str | None | UnsetType = UNSET
-    kind: str | None | UnsetType = UNSET
-    status: str | None | UnsetType = UNSET
-    content: Sequence[ToolCallContent] | None | UnsetType = UNSET
-    locations: Sequence[ToolCallLocation] | None | UnsetType = UNSET
+    title: str | UnsetType | None = UNSET
+    name: str | UnsetType | None = UNSET
+    kind: str | UnsetType | None = UNSET
+    status: str | UnsetType | None = UNSET
+    content: Sequence[ToolCallContent] | UnsetType | None = UNSET
+    locations: Sequence[ToolCallLocation] | UnsetType | None = UNSET
     raw_input: Any | UnsetType = UNSET
     raw_output: Any | UnsetType = UNSET
     meta: OptionalMeta = field(default=UNSET, name="_meta")
@@ -128,7 +128,7 @@ class ToolCallUpdate(Model, frozen=True, kw_only=True, tag_field="sessionUpdate"
 class Plan(Model, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="plan"):
     """Replaces the session's one plan."""
 
-    entries: Sequence[PlanEntry] | UnsetType = UNSET
+    entries: Sequence[PlanEntry]
     meta: OptionalMeta = field(default=UNSET, name="_meta")
 
 
@@ -144,14 +144,16 @@ class AvailableCommand(Model, frozen=True, kw_only=True):
 
     name: str
     description: str
-    input: UnstructuredCommandInput | None | UnsetType = UNSET
+    input: UnstructuredCommandInput | UnsetType | None = UNSET
     meta: OptionalMeta = field(default=UNSET, name="_meta")
 
 
-class AvailableCommandsUpdate(Model, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="available_commands_update"):
+class AvailableCommandsUpdate(
+    Model, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="available_commands_update"
+):
     """Replaces the list of commands."""
 
-    available_commands: Sequence[AvailableCommand] | UnsetType = UNSET
+    available_commands: Sequence[AvailableCommand]
     meta: OptionalMeta = field(default=UNSET, name="_meta")
 
 
@@ -167,7 +169,7 @@ class SessionConfigSelectGroup(Model, frozen=True, kw_only=True):
 
     group: str
     name: str
-    options: Sequence[SessionConfigSelectOption] | UnsetType = UNSET
+    options: Sequence[SessionConfigSelectOption]
     meta: OptionalMeta = field(default=UNSET, name="_meta")
 
 
@@ -191,9 +193,9 @@ class _OptionList(list[Any], _SelectOptions):
 
 @shape(_SelectOptions)
 def _read_options(value: Any, path: str, reading: Reading) -> Any:
-    if not isinstance(value, list):
+    if not is_array(value):
         raise Malformed(path, expected="an array", found=found(value))
-    grouped = bool(value) and isinstance(value[0], dict) and "group" in value[0]
+    grouped = any(is_object(item) and "value" not in item and item.keys() & {"group", "options"} for item in value)
     kind = Sequence[SessionConfigSelectGroup] if grouped else Sequence[SessionConfigSelectOption]
     return _OptionList(read(kind, value, path, reading))
 
@@ -201,8 +203,8 @@ def _read_options(value: Any, path: str, reading: Reading) -> Any:
 class _SessionConfigOption(Model, frozen=True, kw_only=True):
     id: str
     name: str
-    description: str | None | UnsetType = UNSET
-    category: str | None | UnsetType = UNSET
+    description: str | UnsetType | None = UNSET
+    category: str | UnsetType | None = UNSET
     meta: OptionalMeta = field(default=UNSET, name="_meta")
 
 
@@ -231,7 +233,7 @@ SessionConfigOption: TypeAlias = SessionConfigSelect | SessionConfigBoolean | Ot
 class ConfigOptionUpdate(Model, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="config_option_update"):
     """Replaces the list of configuration options."""
 
-    config_options: Sequence[SessionConfigOption] | UnsetType = UNSET
+    config_options: Sequence[SessionConfigOption]
     meta: OptionalMeta = field(default=UNSET, name="_meta")
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from collections.abc import Sequence
+from typing import Any, Final, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -34,7 +35,7 @@ from twofold.wire._content import (
     TextResourceContents,
 )
 from twofold.wire._model import Kept, Model, Other, same, to_json
-from twofold.wire._read import Skipped
+from twofold.wire._read import Skipped, read
 from twofold.wire.v2._session import (
     AvailableCommand,
     AvailableCommandInput,
@@ -100,6 +101,10 @@ from twofold.wire.v2._updates import (
 )
 
 __all__ = [
+    "CODEC",
+    "KINDS",
+    "UNSET",
+    "VERSION",
     "AddChange",
     "AgentMessage",
     "AgentMessageChunk",
@@ -114,7 +119,6 @@ __all__ = [
     "BackgroundToolCall",
     "BackgroundWork",
     "BlobResourceContents",
-    "CODEC",
     "Command",
     "CompactionSummaryChunk",
     "CompactionUpdate",
@@ -133,7 +137,6 @@ __all__ = [
     "Error",
     "Icon",
     "ImageContent",
-    "KINDS",
     "Kept",
     "MessageUpdate",
     "Model",
@@ -181,17 +184,16 @@ __all__ = [
     "ToolCallContentChunk",
     "ToolCallLocation",
     "ToolCallUpdate",
-    "UNSET",
     "UnsetType",
     "UpdateSessionNotification",
     "UsageUpdate",
     "UserMessage",
     "UserMessageChunk",
-    "VERSION",
     "decode_line",
     "decode_params",
     "decode_update",
     "encode",
+    "read_content",
     "read_params",
     "read_update",
     "same",
@@ -216,6 +218,13 @@ decode_params = CODEC.decode_params
 decode_update = CODEC.decode_update
 read_params = CODEC.read_params
 read_update = CODEC.read_update
+
+
+def read_content(value: Any, *, path: str = "$") -> Sequence[ContentBlock]:
+    """Read content blocks that are plain JSON values already, such as a prompt. Raises as :func:`read_update` does."""
+    content: Sequence[ContentBlock] = read(Sequence[ContentBlock], value, path)
+    return content
+
 
 KINDS: Final[frozenset[str]] = CODEC.kinds
 """Every ``sessionUpdate`` that has a model here."""

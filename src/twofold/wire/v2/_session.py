@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from msgspec import UNSET, Meta, UnsetType, field
+from msgspec.structs import replace
 
 from twofold.exceptions import Malformed
 from twofold.wire._common import PlanEntry, SessionConfigSelectOption
-from twofold.wire._model import Model, OptionalMeta, Other
-from twofold.wire._read import Reading, found, read, shape
+from twofold.wire._model import Kept, Model, OptionalMeta, Other, is_array, is_object
+from twofold.wire._read import Reading, found, model, read, shape
 
 __all__ = [
     "AvailableCommand",
@@ -71,26 +72,62 @@ class Error(Model, frozen=True, kw_only=True):
 class StateUpdate(Model, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="state_update"):
     """A snapshot of what the agent is doing: ``running``, ``requires_action``, ``idle`` or a state not known here.
 
-    ``stop_reason`` and ``error`` belong to ``idle``. An unknown state is never read as idle.
+    ``stop_reason`` and ``error`` belong to ``idle``. An unknown state is never read as idle. A field that the schema
+    leaves free in a state (all of them, in one not known here) is an extra when it has another shape than here.
     """
 
     state: str
-    background: Sequence[BackgroundWork] | None | UnsetType = UNSET
-    stop_reason: str | None | UnsetType = UNSET
-    error: Error | None | UnsetType = UNSET
+    background: Sequence[BackgroundWork] | UnsetType | None = UNSET
+    stop_reason: str | UnsetType | None = UNSET
+    error: Error | UnsetType | None = UNSET
     meta: OptionalMeta = field(default=UNSET, name="_meta")
 
 
-class PlanItems(Model, frozen=True, kw_only=True, tag_field="type", tag="items"):
+def _free(state: dict[str, Any]) -> set[str]:
+    """Give the fields of `StateUpdate` that the schema does not define for this state."""
+    match state.get("state"):
+        case "running" | "requires_action":
+            return {"stopReason", "error"}
+        case "idle":
+            return set() if state.get("stopReason") == "error" else {"error"}
+        case str():
+            return {"background", "stopReason", "error", "_meta"}
+        case _:
+            return set()
+
+
+@shape(StateUpdate)
+def _read_state(value: Any, path: str, reading: Reading) -> StateUpdate:
+    read_state = model(StateUpdate)
+    extra: dict[str, Any] = {}
+    if is_object(value):
+        for name in _free(value) & value.keys():
+            try:
+                read_state({"state": "", name: value[name]}, path, Reading())
+            except Malformed:
+                extra[name] = value[name]
+    if not extra:
+        update: StateUpdate = read_state(value, path, reading)
+        return update
+    update = read_state({name: held for name, held in value.items() if name not in extra}, path, reading)
+    return replace(update, extra=Kept({**({} if update.extra is UNSET else update.extra), **extra}))
+
+
+class _Plan(Model, frozen=True, kw_only=True):
+    plan_id: str
+
+
+class PlanItems(_Plan, frozen=True, kw_only=True, tag_field="type", tag="items"):
     """A plan as a list of steps."""
 
-    plan_id: str
     entries: Sequence[PlanEntry]
     meta: OptionalMeta = field(default=UNSET, name="_meta")
 
 
 class OtherPlanUpdateContent(Other, frozen=True, kw_only=True, tag_field="type"):
-    """A plan of a kind that twofold does not know."""
+    """A plan of a kind that twofold does not know; its fields hold a ``planId``, a string."""
+
+    BASE = _Plan
 
 
 PlanUpdateContent: TypeAlias = PlanItems | OtherPlanUpdateContent
@@ -117,23 +154,30 @@ class OtherAvailableCommandInput(Other, frozen=True, kw_only=True, tag_field="ty
 AvailableCommandInput: TypeAlias = TextCommandInput | OtherAvailableCommandInput
 
 
-class Command(Model, frozen=True, kw_only=True, tag_field="type", tag="command"):
-    """A slash command that the agent offers."""
-
+class _Command(Model, frozen=True, kw_only=True):
     name: str
     description: str
-    input: AvailableCommandInput | None | UnsetType = UNSET
+
+
+class Command(_Command, frozen=True, kw_only=True, tag_field="type", tag="command"):
+    """A slash command that the agent offers."""
+
+    input: AvailableCommandInput | UnsetType | None = UNSET
     meta: OptionalMeta = field(default=UNSET, name="_meta")
 
 
 class OtherAvailableCommand(Other, frozen=True, kw_only=True, tag_field="type"):
-    """A command of a kind that twofold does not know."""
+    """A command of a kind that twofold does not know; its fields hold a ``name`` and a ``description``, strings."""
+
+    BASE = _Command
 
 
 AvailableCommand: TypeAlias = Command | OtherAvailableCommand
 
 
-class AvailableCommandsUpdate(Model, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="available_commands_update"):
+class AvailableCommandsUpdate(
+    Model, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="available_commands_update"
+):
     """Replaces the list of commands."""
 
     available_commands: Sequence[AvailableCommand]
@@ -169,9 +213,9 @@ class _OptionList(list[Any], _SelectOptions):
 
 @shape(_SelectOptions)
 def _read_options(value: Any, path: str, reading: Reading) -> Any:
-    if not isinstance(value, list) or not value:
+    if not is_array(value) or not value:
         raise Malformed(path, expected="an array with at least one item", found=found(value))
-    grouped = isinstance(value[0], dict) and "groupId" in value[0]
+    grouped = any(is_object(item) and "value" not in item and item.keys() & {"groupId", "options"} for item in value)
     kind = Sequence[SessionConfigSelectGroup] if grouped else Sequence[SessionConfigSelectOption]
     return _OptionList(read(kind, value, path, reading))
 
@@ -179,8 +223,8 @@ def _read_options(value: Any, path: str, reading: Reading) -> Any:
 class _SessionConfigOption(Model, frozen=True, kw_only=True):
     config_id: str
     name: str
-    description: str | None | UnsetType = UNSET
-    category: str | None | UnsetType = UNSET
+    description: str | UnsetType | None = UNSET
+    category: str | UnsetType | None = UNSET
     meta: OptionalMeta = field(default=UNSET, name="_meta")
 
 

@@ -38,8 +38,8 @@ __all__ = [
 
 
 class _DiffChange(Model, frozen=True, kw_only=True):
-    file_type: str | None | UnsetType = UNSET
-    mime_type: str | None | UnsetType = UNSET
+    file_type: str | UnsetType | None = UNSET
+    mime_type: str | UnsetType | None = UNSET
     meta: OptionalMeta = field(default=UNSET, name="_meta")
 
 
@@ -96,7 +96,7 @@ class Diff(Model, frozen=True, kw_only=True, tag_field="type", tag="diff"):
     """Files that a tool call changed, and how if ``patch`` says so."""
 
     changes: Sequence[DiffChange]
-    patch: DiffPatch | None | UnsetType = UNSET
+    patch: DiffPatch | UnsetType | None = UNSET
     meta: OptionalMeta = field(default=UNSET, name="_meta")
 
 
@@ -111,7 +111,7 @@ class ToolCallLocation(Model, frozen=True, kw_only=True):
     """A file a tool call touches. ``line`` counts from one; the older revision also allowed zero."""
 
     path: str
-    line: Annotated[int, Meta(ge=0)] | None | UnsetType = UNSET
+    line: Annotated[int, Meta(ge=0)] | UnsetType | None = UNSET
     meta: OptionalMeta = field(default=UNSET, name="_meta")
 
 
@@ -124,23 +124,23 @@ class ToolCallCancelCapabilities(Model, frozen=True, kw_only=True):
 class ToolCallCapabilities(Model, frozen=True, kw_only=True):
     """What a client may ask of a tool call."""
 
-    cancel: ToolCallCancelCapabilities | None | UnsetType = UNSET
+    cancel: ToolCallCancelCapabilities | UnsetType | None = UNSET
     meta: OptionalMeta = field(default=UNSET, name="_meta")
 
 
 class ToolCallUpdate(Model, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="tool_call_update"):
-    """Upserts a tool call: every field but the id is a patch field (``kind`` and ``status`` go back to their defaults on null)."""
+    """Upserts a tool call: every field but the id is a patch field. ``null`` gives ``kind`` and ``status`` defaults."""
 
     tool_call_id: str
-    name: str | None | UnsetType = UNSET
-    title: str | None | UnsetType = UNSET
-    kind: str | None | UnsetType = UNSET
-    status: str | None | UnsetType = UNSET
-    content: Sequence[ToolCallContent] | None | UnsetType = UNSET
-    locations: Sequence[ToolCallLocation] | None | UnsetType = UNSET
+    name: str | UnsetType | None = UNSET
+    title: str | UnsetType | None = UNSET
+    kind: str | UnsetType | None = UNSET
+    status: str | UnsetType | None = UNSET
+    content: Sequence[ToolCallContent] | UnsetType | None = UNSET
+    locations: Sequence[ToolCallLocation] | UnsetType | None = UNSET
     raw_input: Any | UnsetType = UNSET
     raw_output: Any | UnsetType = UNSET
-    capabilities: ToolCallCapabilities | None | UnsetType = UNSET
+    capabilities: ToolCallCapabilities | UnsetType | None = UNSET
     meta: OptionalMeta = field(default=UNSET, name="_meta")
 
 
@@ -162,8 +162,8 @@ class TerminalOutput(Model, frozen=True, kw_only=True):
 class TerminalExitStatus(Model, frozen=True, kw_only=True):
     """How a terminal's command ended."""
 
-    exit_code: int | None | UnsetType = UNSET
-    signal: str | None | UnsetType = UNSET
+    exit_code: int | UnsetType | None = UNSET
+    signal: str | UnsetType | None = UNSET
     meta: OptionalMeta = field(default=UNSET, name="_meta")
 
 
@@ -184,7 +184,7 @@ class TerminalCancelCapabilities(Model, frozen=True, kw_only=True):
 class TerminalCapabilities(Model, frozen=True, kw_only=True):
     """What a client may ask of a terminal."""
 
-    cancel: TerminalCancelCapabilities | None | UnsetType = UNSET
+    cancel: TerminalCancelCapabilities | UnsetType | None = UNSET
     meta: OptionalMeta = field(default=UNSET, name="_meta")
 
 
@@ -192,12 +192,12 @@ class TerminalUpdate(Model, frozen=True, kw_only=True, tag_field="sessionUpdate"
     """Upserts a terminal: every field but the id is a patch field; ``output`` replaces all bytes held."""
 
     terminal_id: str
-    command: str | None | UnsetType = UNSET
-    cwd: str | None | UnsetType = UNSET
-    output: TerminalOutput | None | UnsetType = UNSET
-    exit_status: TerminalExitStatus | None | UnsetType = UNSET
-    size: TerminalSize | None | UnsetType = UNSET
-    capabilities: TerminalCapabilities | None | UnsetType = UNSET
+    command: str | UnsetType | None = UNSET
+    cwd: str | UnsetType | None = UNSET
+    output: TerminalOutput | UnsetType | None = UNSET
+    exit_status: TerminalExitStatus | UnsetType | None = UNSET
+    size: TerminalSize | UnsetType | None = UNSET
+    capabilities: TerminalCapabilities | UnsetType | None = UNSET
     meta: OptionalMeta = field(default=UNSET, name="_meta")
 
 

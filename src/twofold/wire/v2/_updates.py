@@ -38,7 +38,7 @@ class MessageUpdate(Model, frozen=True, kw_only=True):
     """Upserts a message: ``content`` and ``meta`` are patch fields (U-3), and so is every unknown field (U-7)."""
 
     message_id: str
-    content: Sequence[ContentBlock] | None | UnsetType = UNSET
+    content: Sequence[ContentBlock] | UnsetType | None = UNSET
     meta: OptionalMeta = field(default=UNSET, name="_meta")
 
 
@@ -75,7 +75,7 @@ class AgentThoughtChunk(ContentChunk, frozen=True, kw_only=True, tag_field="sess
 
 
 class OtherUpdate(Other, frozen=True, kw_only=True, tag_field="sessionUpdate"):
-    """An update of a kind that twofold does not know: a later version's, or an extension's (its name starts with ``_``)."""
+    """An update of a kind that twofold does not know: a later version's, or an extension's (named ``_…``)."""
 
 
 SessionUpdate: TypeAlias = (
