@@ -11,10 +11,11 @@ from hypothesis import HealthCheck, settings
 
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", settings.get_profile("default"), max_examples=20)
-settings.register_profile("thorough", settings.get_profile("default"), max_examples=2000)
+settings.register_profile("long", settings.get_profile("default"), max_examples=20_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 CASES = Path(__file__).parent / "cases"
+CAPTURES = Path(__file__).parent / "captures"
 
 Case = tuple[list[bytes], dict[str, Any]]
 
@@ -28,3 +29,9 @@ def case() -> Callable[[str], Case]:
         return [line for line in lines if line], json.loads((CASES / name / "expect.json").read_text())["expect"]
 
     return read
+
+
+@pytest.fixture
+def capture_lines() -> Callable[[str], list[bytes]]:
+    """Read the lines of a capture by name."""
+    return lambda name: (CAPTURES / f"{name}.jsonl").read_bytes().splitlines()

@@ -184,13 +184,20 @@ def test_a_replay_is_grouped_afresh_and_does_not_disturb_what_stands() -> None:
     assert one == again == more
 
 
-def test_a_prompt_can_be_shown_as_a_marked_user_message() -> None:
+def test_a_prompt_and_its_answer_become_what_a_v2_agent_would_have_reported() -> None:
     upgrader = Upgrader()
-    message = upgrader.prompt_message([v2.TextContent(text="Dim it.")])
+    message, running = upgrader.prompt_sent(1, [v2.TextContent(text="Dim it.")])
+    assert isinstance(message, v2.UserMessage)
     assert message.content == [v2.TextContent(text="Dim it.")]
     assert isinstance(message.meta, dict)
     assert message.meta[FROM_PROMPT] is True
-    assert upgrader.prompt_message([]).message_id != message.message_id
+    assert running == v2.StateUpdate(state="running")
+    second, _ = upgrader.prompt_sent(2, [])
+    assert isinstance(second, v2.UserMessage)
+    assert second.message_id != message.message_id
+    assert upgrader.prompt_answered(1, "end_turn") == (), "the second is still under way"
+    assert upgrader.prompt_answered(2, "cancelled") == (v2.StateUpdate(state="idle", stop_reason="cancelled"),)
+    assert upgrader.prompt_sent(3) == ()
 
 
 @pytest.mark.rule("W-3")

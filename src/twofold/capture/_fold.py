@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from twofold.capture._reader import Answered, Asked, Event, Problem, Reader, Updated, Version
@@ -11,7 +11,7 @@ from twofold.exceptions import LineTooLong, Malformed
 from twofold.fold import Change, Reload, Revision, Transcript
 from twofold.wire import Kept, to_json, v1, v2
 
-__all__ = ["Folder", "Session"]
+__all__ = ["Folder", "Session", "from_start", "prompt_of", "session_id_of", "stop_reason_of"]
 
 
 class Session:
@@ -39,37 +39,32 @@ class Session:
         """Note a request of this session: it may send a prompt, ask for a permission, or begin a replay."""
         match asked.method:
             case "session/prompt":
-                self._upgrader.prompt_sent(asked.key)
-                if self._with_prompts and version == 1:
-                    return self._prompt(asked.params)
+                prompt = prompt_of(asked.params) if self._with_prompts and version == 1 else None
+                return [self.transcript.apply(update) for update in self._upgrader.prompt_sent(asked.key, prompt)]
             case "session/request_permission":
                 (self._upgrader if self._reload is None else self._reload.upgrader).permission_requested()
             case "session/load":
                 self._reload = _Replay(self, asked)
             case "session/resume" if version == 1:  # v1 does not replay here, but some agents do
                 self._reload = _Replay(self, asked, tentative=True)
-            case "session/resume" if _from_start(asked.params):
+            case "session/resume" if from_start(asked.params):
                 self._reload = _Replay(self, asked)
             case _:
                 pass
         return []
 
-    def _prompt(self, params: Any) -> list[Change]:
-        try:
-            blocks = v2.read_content(params.get("prompt"), path="$.params.prompt")
-        except Malformed:
-            return []  # a prompt is the client's: a fold has no say in it
-        return [self.transcript.apply(self._upgrader.prompt_message(blocks))] if blocks else []
-
-    def answered(self, answered: Answered) -> None:
+    def answered(self, answered: Answered) -> list[Change]:
         """Note an answer: a replay that succeeded takes the place of what was held (P-5)."""
         if answered.asked.method == "session/prompt":
-            self._upgrader.prompt_answered(answered.asked.key)
+            reason = stop_reason_of(answered) if self._with_prompts else None
+            updates = self._upgrader.prompt_answered(answered.asked.key, reason)
+            return [self.transcript.apply(update) for update in updates]
         replay = self._reload
         if replay is not None and replay.asked.key == answered.asked.key:
             self._reload = None
             if answered.ok:
-                self._take(replay)
+                return self._take(replay)
+        return []
 
     def finish(self) -> Problem | None:
         """Take what an unanswered replay brought if nothing else is held; else say that it is not shown."""
@@ -81,13 +76,11 @@ class Session:
             return None
         return Problem(replay.asked.line, "$", f"{replay.asked.method} was never answered: what it replayed is not shown")
 
-    def _take(self, replay: _Replay) -> None:
+    def _take(self, replay: _Replay) -> list[Change]:
         if replay.tentative and not replay.reload.fresh.timeline:
-            for update in replay.updates:
-                self.transcript.apply(update)
-            return
-        replay.reload.commit()
+            return [self.transcript.apply(update) for update in replay.updates]
         self._upgrader = replay.upgrader
+        return [replay.reload.commit()]
 
 
 class _Replay:
@@ -162,7 +155,7 @@ class Folder:
                 try:
                     session.transcript.apply(params.update)  # type: ignore[arg-type]
                 except Malformed as error:
-                    self._refused(error, "$.params.update")
+                    self.problems.append(Problem.of(self._number, error, under="$.params.update"))
             else:
                 self._apply(session, params.update, version, "$.params.update")
 
@@ -188,20 +181,20 @@ class Folder:
             case Updated(session_id, update, version, path):
                 self._apply(self._session(session_id), update, version, path)
             case Asked():
-                session_id = _session_id(event.params)
+                session_id = session_id_of(event.params)
                 if session_id is not None and (session_id in self.sessions or event.method in _OPENING):
                     session = self._session(session_id)
                     self._tell(session, session.asked(event, self.reader.version))
             case Answered():
-                session = self.sessions.get(_session_id(event.asked.params))
+                session = self.sessions.get(session_id_of(event.asked.params))
                 if session is not None:
-                    session.answered(event)
+                    self._tell(session, session.answered(event))
 
     def _apply(self, session: Session, update: Any, version: Version, path: str) -> None:
         try:
             changes = session.apply(update, version)
         except Malformed as error:
-            self._refused(error, path)
+            self.problems.append(Problem.of(self._number, error, under=path))
             return
         self._tell(session, changes)
 
@@ -210,20 +203,30 @@ class Folder:
             for change in changes:
                 self._on_change(session, change, self._number)
 
-    def _refused(self, error: Malformed, path: str) -> None:
-        located = Malformed(error.path.replace("$", path, 1), expected=error.expected, found=error.found)
-        self.problems.append(Problem.of(self._number, located))
-
 
 _OPENING = ("session/load", "session/resume", "session/prompt")
 
 
-def _session_id(params: Any) -> str | None:
+def session_id_of(params: Any) -> str | None:
     session_id = params.get("sessionId") if isinstance(params, dict) else None
     return session_id if isinstance(session_id, str) else None
 
 
-def _from_start(params: Any) -> bool:
+def prompt_of(params: Any) -> Sequence[v2.ContentBlock] | None:
+    try:
+        return v2.read_content(params.get("prompt"), path="$.params.prompt")
+    except Malformed:
+        return None  # a prompt is the client's: a fold has no say in it
+
+
+def stop_reason_of(answered: Answered) -> str | None:
+    if not answered.ok:
+        return "error"
+    reason = answered.result.get("stopReason") if isinstance(answered.result, dict) else None
+    return reason if isinstance(reason, str) else None
+
+
+def from_start(params: Any) -> bool:
     cursor = params.get("replayFrom") if isinstance(params, dict) else None
     return isinstance(cursor, dict) and cursor.get("type") == "start"
 

@@ -6,11 +6,12 @@ record ``{"dir": …, "line": "<raw line>"}``; a conductor trace event (``type``
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from twofold.exceptions import InvalidFrame, Malformed, ParseError
 from twofold.jsonrpc import (
@@ -35,9 +36,13 @@ __all__ = [
     "Reader",
     "Updated",
     "Version",
+    "Wrap",
 ]
 
 Version: TypeAlias = Literal[1, 2]
+
+Wrap: TypeAlias = Callable[[Any], Any]
+"""Plain JSON values to the JSON of a whole line."""
 
 _CLIENT_METHODS: Final = ("session/request_permission", "fs/", "terminal/", "elicitation/", "session/update")
 """What an agent calls; everything else is called by a client. Only for traffic that does not say who sent it."""
@@ -54,29 +59,35 @@ class Problem(Struct, frozen=True, gc=False):
         return f"{self.path}: {self.message}" if self.path else self.message
 
     @classmethod
-    def of(cls, line: int, error: Exception) -> Problem:
-        """Give the fault that an exception of twofold's reports."""
+    def of(cls, line: int, error: Exception, *, under: str = "$") -> Problem:
+        """Give the fault that an exception of twofold's reports; its path begins at ``under``."""
         if isinstance(error, Malformed):
-            return cls(line, error.path, f"expected {error.expected}, found {error.found}")
+            return cls(line, error.path.replace("$", under, 1), f"expected {error.expected}, found {error.found}")
         return cls(line, "$", str(error))
 
 
 class Updated(Struct, frozen=True):
-    """An update of a session (``None``: the line does not say which), in the version spoken."""
+    """An update of a session (``None``: the line does not say which), in the version spoken.
+
+    ``wrap`` puts another update, as plain JSON values, into the envelope that this one came in; ``None`` for a tool call
+    that a permission request shows: no line is about that alone.
+    """
 
     session_id: str | None
     update: v1.SessionUpdate | v2.SessionUpdate
     version: Version
     path: str = "$"
+    wrap: Wrap | None = None
 
 
 class Asked(Struct, frozen=True):
-    """A request. ``key`` pairs it with its answer."""
+    """A request. ``key`` pairs it with its answer; ``wrap`` puts params of a ``session/update`` into its envelope."""
 
     key: tuple[str, object]
     method: str
     params: Any
     line: int
+    wrap: Wrap
 
 
 class Answered(Struct, frozen=True):
@@ -85,6 +96,7 @@ class Answered(Struct, frozen=True):
     asked: Asked
     ok: bool
     result: Any
+    wrap: Wrap
 
 
 Event: TypeAlias = Updated | Asked | Answered | Problem
@@ -112,14 +124,14 @@ class Reader:
     """Reads a stream of captured lines, in order, as events.
 
     The protocol version is that of the ``initialize`` answer in the stream, or ``version`` when given; before anything
-    is known it is 2. An answer of 2 without ``info`` is not v2: reported, and read as 1. With ``lenient``, bad items
+    is known it is ``default``. An answer of 2 without ``info`` is not v2: reported, and read as 1. With ``lenient``, bad items
     and bad ``_meta`` values are left out of an update and reported (U-6).
     """
 
-    def __init__(self, *, version: Version | None = None, lenient: bool = False) -> None:
+    def __init__(self, *, version: Version | None = None, default: Version = 2, lenient: bool = False) -> None:
         self._given = version
         self._lenient = lenient
-        self.version: Version = version or 2
+        self.version: Version = version or default
         self.counts = Counts()
         self._asked: dict[tuple[str, object], Asked] = {}
 
@@ -133,87 +145,104 @@ class Reader:
             yield Problem.of(number, error)
 
     def _record(self, line: bytes, number: int) -> Iterator[Event]:
-        """A capture record, quickly; anything else by the long way."""
+        """A capture record; anything else is its own line."""
         try:
             record = _record_decoder.decode(line)
         except (msgspec.MsgspecError, RecursionError):
-            yield from self._value(line, number, "")
+            yield from self._value(line, number, "", _itself)
             return
         inner = record.line.encode("utf-8")
+
+        def wrap(value: Any) -> Any:  # whatever is wrapped is an update, and those are the agent's
+            return {**loads(line), "dir": "a2c", "line": dumps(value).decode("utf-8")}
+
         codec = v2.CODEC if self.version == 2 else v1.CODEC
         params = codec.decode_line(inner)
         if params is None:
-            yield from self._value(inner, number, record.dir or "?")
+            yield from self._value(inner, number, record.dir or "?", wrap)
         else:
             self.counts.updates += 1
-            yield Updated(params.session_id, params.update, self.version, "$.params.update")
+            update = _after(lambda fresh: _message_of(loads(inner), fresh), wrap)
+            yield Updated(params.session_id, params.update, self.version, "$.params.update", update)
 
-    def _value(self, line: bytes, number: int, sender: str) -> Iterator[Event]:
+    def _value(self, line: bytes, number: int, sender: str, wrap: Wrap) -> Iterator[Event]:
         value = loads(line)
         if isinstance(value, list):
-            yield from self._message(line, number, sender)
+            yield from self._message(line, value, number, sender, wrap)
         elif not isinstance(value, dict):
             raise InvalidFrame("expected an object or an array, found a bare value")
         elif "jsonrpc" in value or ("method" in value and "type" not in value):
-            yield from self._message(line, number, sender)
+            yield from self._message(line, value, number, sender, wrap)
         elif "sessionUpdate" in value:
-            yield from self._update(None, value, number, "$")
+            yield from self._update(None, value, number, "$", wrap)
         elif "update" in value and "sessionId" in value:
-            yield from self._params(value, number, "$")
+            yield from self._params(value, number, "$", _after(lambda update: {**value, "update": update}, wrap))
         elif value.get("type") in ("request", "response", "notification"):
-            yield from self._trace(value, number)
+            yield from self._trace(value, number, wrap)
         else:
             self.counts.other += 1
 
-    def _message(self, line: bytes, number: int, sender: str) -> Iterator[Event]:
+    def _message(self, line: bytes, value: Any, number: int, sender: str, wrap: Wrap) -> Iterator[Event]:
         frame = parse(line)
         if not isinstance(frame, Batch):
-            yield from self._frame(frame, number, sender)
+            yield from self._frame(frame, value, number, sender, wrap)
             return
         for index, one in enumerate(frame.frames):
             if isinstance(one, InvalidFrame):
                 yield Problem(number, f"$[{index}]", str(one))
             else:
-                yield from self._frame(one, number, sender, f"$[{index}].params")
+                batch = _after(lambda message: [message], wrap)
+                yield from self._frame(one, value[index], number, sender, batch, f"$[{index}].params")
 
-    def _frame(self, frame: Frame, number: int, sender: str, path: str = "$.params") -> Iterator[Event]:
+    def _frame(
+        self, frame: Frame, value: Any, number: int, sender: str, wrap: Wrap, path: str = "$.params"
+    ) -> Iterator[Event]:
+        said = _after(lambda params: {"jsonrpc": "2.0", "method": "session/update", "params": params}, wrap)
         match frame:
             case Notification(method="session/update", params=params):
-                if isinstance(params, bytes) or not params:
+                if not isinstance(params, Raw):
                     self.counts.notifications += 1
                     yield Problem(number, path, "expected an object, found nothing")
                 else:
-                    yield from self._params(loads(bytes(params)), number, path)
+                    update = _after(functools.partial(_message_of, value), wrap)
+                    yield from self._params(loads(bytes(params)), number, path, update)
             case Notification():
                 self.counts.notifications += 1
             case Request(id=id_, method=method, params=params):
-                value = loads(bytes(params)) if params else None
-                yield from self._request(sender or _sender_of(method), id_, method, value, number)
+                given = loads(bytes(params)) if isinstance(params, Raw) else None
+                yield from self._request(sender or _sender_of(method), id_, method, given, number, said)
             case Response(id=id_, result=result):
-                yield from self._answer(sender, id_, True, loads(bytes(result)), number)
+                yield from self._answer(sender, id_, True, loads(bytes(result)), number, said)
             case ErrorResponse(id=id_):
-                yield from self._answer(sender, id_, False, None, number)
+                yield from self._answer(sender, id_, False, None, number, said)
 
-    def _trace(self, event: dict[str, Any], number: int) -> Iterator[Event]:
+    def _trace(self, event: dict[str, Any], number: int, wrap: Wrap) -> Iterator[Event]:
         """A trace shows one message once a hop: what a proxy sends on has been seen before."""
         sender, method, params = event.get("from"), event.get("method"), event.get("params")
         kind = event["type"]
+
+        def said(params: Any) -> Any:
+            shared = {name: event[name] for name in ("ts", "protocol", "session") if name in event}
+            return wrap(
+                {"type": "notification", **shared, "from": "Agent", "to": "Client", "method": "session/update", "params": params}
+            )
+
         if event.get("protocol", "acp") != "acp" or (kind != "response" and str(sender).lower().startswith("proxy")):
             self.counts.other += 1
         elif kind == "response":
-            yield from self._answer("", event.get("id"), not event.get("is_error"), event.get("payload"), number)
+            yield from self._answer("", event.get("id"), not event.get("is_error"), event.get("payload"), number, said)
         elif not isinstance(method, str):
             yield Problem(number, "$.method", "expected a string in a trace event, found something else")
         elif kind == "request":
-            yield from self._request(_sender_of(method), event.get("id"), method, params, number)
+            yield from self._request(_sender_of(method), event.get("id"), method, params, number, said)
         elif method == "session/update":
-            yield from self._params(params, number, "$.params")
+            yield from self._params(params, number, "$.params", _after(functools.partial(_message_of, event), wrap))
         else:
             self.counts.notifications += 1
 
-    def _request(self, sender: str, id_: object, method: str, params: Any, number: int) -> Iterator[Event]:
+    def _request(self, sender: str, id_: object, method: str, params: Any, number: int, said: Wrap) -> Iterator[Event]:
         self.counts.requests += 1
-        asked = Asked((sender, dumps(id_)), method, params, number)
+        asked = Asked((sender, dumps(id_)), method, params, number, said)
         self._asked[asked.key] = asked
         yield asked
         if method == "session/request_permission" and isinstance(params, dict):
@@ -231,9 +260,9 @@ class Reader:
                 return
             call, path = subject.get("toolCall"), "$.params.subject.toolCall"
         if isinstance(call, dict):
-            yield from self._update(session_id, {**call, "sessionUpdate": "tool_call_update"}, number, path, counted=False)
+            yield from self._update(session_id, {**call, "sessionUpdate": "tool_call_update"}, number, path, None)
 
-    def _answer(self, sender: str, id_: object, ok: bool, result: Any, number: int) -> Iterator[Event]:
+    def _answer(self, sender: str, id_: object, ok: bool, result: Any, number: int, said: Wrap) -> Iterator[Event]:
         self.counts.responses += 1
         key = dumps(id_)
         candidates = [one for one in self._asked if one[1] == key and one[0] != (sender or None)]
@@ -242,7 +271,7 @@ class Reader:
         asked = self._asked.pop(candidates[-1])
         if asked.method == "initialize" and ok:
             yield from self._initialized(result, number)
-        yield Answered(asked, ok, result)
+        yield Answered(asked, ok, result, said)
 
     def _initialized(self, result: Any, number: int) -> Iterator[Event]:
         answer = result if isinstance(result, dict) else {}
@@ -258,7 +287,7 @@ class Reader:
         if self._given is None:
             self.version = 2 if is_v2 else 1
 
-    def _params(self, value: Any, number: int, path: str) -> Iterator[Event]:
+    def _params(self, value: Any, number: int, path: str, wrap: Wrap) -> Iterator[Event]:
         skipped: list[Skipped] | None = [] if self._lenient else None
         codec = v2.CODEC if self.version == 2 else v1.CODEC
         self.counts.updates += 1
@@ -267,22 +296,20 @@ class Reader:
         except Malformed as error:
             yield self._problem(number, error)
             return
-        yield from (Problem(number, one.path, f"expected {one.expected}, found {one.found}; skipped") for one in skipped or ())
-        yield Updated(params.session_id, params.update, self.version, f"{path}.update")
+        yield from _left_out(number, skipped)
+        yield Updated(params.session_id, params.update, self.version, f"{path}.update", wrap)
 
-    def _update(
-        self, session_id: str | None, value: Any, number: int, path: str, *, counted: bool = True
-    ) -> Iterator[Event]:
+    def _update(self, session_id: str | None, value: Any, number: int, path: str, wrap: Wrap | None) -> Iterator[Event]:
         skipped: list[Skipped] | None = [] if self._lenient else None
         codec = v2.CODEC if self.version == 2 else v1.CODEC
-        self.counts.updates += counted
+        self.counts.updates += wrap is not None
         try:
             update: Any = codec.read_update(value, path=path, skipped=skipped)
         except Malformed as error:
             yield self._problem(number, error)
             return
-        yield from (Problem(number, one.path, f"expected {one.expected}, found {one.found}; skipped") for one in skipped or ())
-        yield Updated(session_id, update, self.version, path)
+        yield from _left_out(number, skipped)
+        yield Updated(session_id, update, self.version, path, wrap)
 
     def _problem(self, number: int, error: Malformed) -> Problem:
         problem = Problem.of(number, error)
@@ -294,3 +321,21 @@ class Reader:
 
 def _sender_of(method: str) -> str:
     return "a2c" if method.startswith(_CLIENT_METHODS) else "c2a"
+
+
+def _left_out(number: int, skipped: list[Skipped] | None) -> Iterator[Problem]:
+    for one in skipped or ():
+        yield Problem(number, one.path, f"expected {one.expected}, found {one.found}; left out")
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _after(inner: Wrap, outer: Wrap) -> Wrap:
+    return lambda value: outer(inner(value))
+
+
+def _message_of(message: dict[str, Any], update: Any) -> dict[str, Any]:
+    """Give a ``session/update`` message with another update in it."""
+    return {**message, "params": {**message["params"], "update": update}}

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from difflib import SequenceMatcher
+from typing import Final
 
-__all__ = ["git_patch"]
+from msgspec import UNSET
+
+from twofold.wire import v2
+
+__all__ = ["WHOLE_FILE", "git_patch", "texts_of"]
+
+WHOLE_FILE: Final = "twofold/whole-file"
+"""The ``_meta`` key of a patch whose one hunk spans its file from the first line to the last."""
+
+_HUNK: Final = re.compile(r"^@@ -[01](?:,(\d+))? \+[01](?:,(\d+))? @@.*\n", re.MULTILINE)
 
 _COMPARED = 4_000_000
 """Lines old × lines new that are compared for the smallest change; beyond that the differing middle is one change."""
@@ -70,3 +81,67 @@ def _body(before: list[str], after: list[str]) -> Iterator[str]:
 def _marked(mark: str, lines: list[str]) -> Iterator[str]:
     for line in lines:
         yield f"{mark}{line}" if line.endswith("\n") else f"{mark}{line}\n\\ No newline at end of file\n"
+
+
+def texts_of(diff: v2.Diff) -> tuple[str, str | None, str] | None:
+    """Give a diff's file with its whole old text (``None``: the file is new) and new text, or ``None`` when it does not
+    hold them: several files, no patch, or a patch that may leave out lines around its changes.
+    """
+    patch = diff.patch
+    if len(diff.changes) != 1 or not isinstance(patch, v2.DiffPatch) or patch.format != "git_patch":
+        return None
+    change = diff.changes[0]
+    if not isinstance(change, v2.AddChange | v2.ModifyChange) or _says_more(change):
+        return None
+    whole = isinstance(patch.meta, dict) and patch.meta.get(WHOLE_FILE) is True
+    if not whole and (patch.meta not in (UNSET, None) or isinstance(change, v2.ModifyChange)):
+        return None
+    hunks = _HUNK.split(patch.text)
+    if patch.text.count("\n@@ ") + patch.text.startswith("@@ ") > 1 or patch.extra is not UNSET:
+        return None
+    if len(hunks) == 1:  # nothing before and nothing after
+        before, after = "", ""
+        if not whole:
+            return None
+    else:
+        texts = _read(hunks[3])
+        if texts is None or _counted(texts[0]) != int(hunks[1] or 1) or _counted(texts[1]) != int(hunks[2] or 1):
+            return None
+        before, after = texts
+    if isinstance(change, v2.AddChange):
+        return None if before else (change.path, None, after)
+    return change.path, before, after
+
+
+def _says_more(change: v2.AddChange | v2.ModifyChange) -> bool:
+    """Whether a change says what a v1 diff has no place for. That a file is text goes without saying there."""
+    return (
+        change.file_type not in (UNSET, None, "text")
+        or change.mime_type not in (UNSET, None)
+        or change.meta not in (UNSET, None)
+        or change.extra is not UNSET
+    )
+
+
+def _counted(text: str) -> int:
+    return len(_lines(text))
+
+
+def _read(body: str) -> tuple[str, str] | None:
+    """Give the old and new text of a hunk."""
+    before: list[str] = []
+    after: list[str] = []
+    marked: tuple[list[str], ...] = ()
+    for line in _lines(body):
+        mark, text = line[:1], line[1:]
+        if mark == "\\":
+            for side in marked:
+                side[-1] = side[-1].removesuffix("\n")
+            continue
+        sides = {" ": (before, after), "-": (before,), "+": (after,)}.get(mark)
+        if sides is None:
+            return None
+        marked = sides
+        for side in marked:
+            side.append(text if text.endswith("\n") else f"{text}\n")
+    return "".join(before), "".join(after)

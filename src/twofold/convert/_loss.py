@@ -19,3 +19,8 @@ class Loss(Struct, frozen=True, gc=False):
     path: str
     reason: str
     sent: str | None = None
+
+    def __str__(self) -> str:
+        name = self.kind if self.id is None else f'{self.kind} "{self.id}"'
+        sent = f"; sent instead: {self.sent}" if self.sent else ""
+        return f"{self.path}: {name}: {self.reason}{sent}"

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar, assert_never
 
 from msgspec import UNSET, Struct, UnsetType
 
-from twofold.convert._diff import git_patch
+from twofold.convert._diff import WHOLE_FILE, git_patch
 from twofold.convert._loss import Loss
 from twofold.exceptions import Malformed, Unrepresentable
 from twofold.wire import Kept, to_json, v1, v2
@@ -99,6 +99,7 @@ class Upgrader:
         self._seen: set[tuple[type[v1.ContentChunk] | None, str]] = set()  # messages, tool calls and plans by first sight
         self._ids: set[str] = set()  # all message ids of the agent
         self._made: dict[str, str] = {}  # ids made up here → what an agent's message of that id is called instead
+        self._run_count = 0
         self._prompt_count = 0
         self._prompts: list[object] = []  # requests under way, the oldest first
 
@@ -108,27 +109,37 @@ class Upgrader:
         fresh._prompts = self._prompts
         return fresh
 
-    def prompt_sent(self, request_id: object) -> None:
-        """Note that the client sent a prompt under ``request_id``."""
+    def prompt_sent(
+        self, request_id: object, prompt: Sequence[v2.ContentBlock] | None = None
+    ) -> Sequence[v2.SessionUpdate]:
+        """Note that the client sent a prompt under ``request_id``.
+
+        With the ``prompt`` itself, gives what a v2 agent would have reported and v1 has no update for: the user message
+        (under a made-up id, marked by :data:`FROM_PROMPT` in its ``_meta``) and the state ``running``.
+        """
         if not self._prompts:
             self._run = None
         self._prompts.append(request_id)
-
-    def prompt_message(self, prompt: Sequence[v2.ContentBlock]) -> v2.UserMessage:
-        """Give a prompt as the user message that v1 has no update for, marked by :data:`FROM_PROMPT` in its ``_meta``."""
+        if prompt is None:
+            return ()
         self._prompt_count += 1
-        while (made := f"prompt-{self._prompt_count}") in self._ids:
-            self._prompt_count += 1
-        self._made[made] = ""
-        return v2.UserMessage(message_id=made, content=prompt, meta={FROM_PROMPT: True})
+        message_id = self._unused(f"prompt-{self._prompt_count}")
+        message = v2.UserMessage(message_id=message_id, content=prompt, meta={FROM_PROMPT: True})
+        return message, v2.StateUpdate(state="running")
 
-    def prompt_answered(self, request_id: object) -> None:
-        """Note that the agent answered a prompt. What comes after the answer may still belong to the message before it."""
+    def prompt_answered(self, request_id: object, stop_reason: str | None = None) -> Sequence[v2.SessionUpdate]:
+        """Note that the agent answered a prompt. What comes after the answer may still belong to the message before it.
+
+        With the ``stop_reason`` of the answer, gives the state ``idle`` when no other prompt is under way.
+        """
         if request_id not in self._prompts:
-            return
+            return ()
         if self._prompts[0] == request_id and len(self._prompts) > 1:
             self._run = None
         self._prompts.remove(request_id)
+        if stop_reason is None or self._prompts:
+            return ()
+        return (v2.StateUpdate(state="idle", stop_reason=stop_reason),)
 
     def permission_requested(self) -> None:
         """Note that the agent asked for a permission."""
@@ -186,9 +197,13 @@ class Upgrader:
         return self._run[1]
 
     def _new_id(self) -> str:
-        number = len(self._made) + 1 - self._prompt_count
-        while (made := f"untagged-{number}") in self._ids or made in self._made:
-            number += 1
+        self._run_count += 1
+        return self._unused(f"untagged-{self._run_count}")
+
+    def _unused(self, made: str) -> str:
+        """Make an id up that is not in use, and remember it: the agent may come to use it later."""
+        while made in self._ids or made in self._made:
+            made += "~"
         self._made[made] = ""
         return made
 
@@ -234,7 +249,8 @@ def _content(item: v1.ToolCallContent) -> v2.ToolCallContent:
         case v1.Diff():
             old = None if isinstance(item.old_text, UnsetType) else item.old_text
             change = v2.AddChange(path=item.path) if old is None else v2.ModifyChange(path=item.path)
-            patch = v2.DiffPatch(format="git_patch", text=git_patch(item.path, old, item.new_text))
+            text = git_patch(item.path, old, item.new_text)
+            patch = v2.DiffPatch(format="git_patch", text=text, meta={WHOLE_FILE: True})
             return v2.Diff(changes=[change], patch=patch, meta=item.meta, extra=item.extra)
         case v1.OtherToolCallContent():
             return v2.OtherToolCallContent(kind=item.kind, fields=item.fields)

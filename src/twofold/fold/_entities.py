@@ -182,7 +182,7 @@ class _Held:
         return {name: value for name, value in after.items() if value is not None} or None, fields
 
     def _patch_extra(self, patch: Kept) -> tuple[str, ...]:
-        """Keep the unknown fields of a chunk with what it appends to: a replay has no chunk to put them on (U-7, P-1)."""
+        """Keep a chunk's unknown fields with what it appends to: a replay has no chunk to put them on (U-7, P-1)."""
         self._extra, fields = self._extra_after(patch)
         return tuple(fields)
 
@@ -199,14 +199,14 @@ class _Held:
         return _kept({name: value for name, value in self.extra.items() if name not in self.OWN})
 
     def _forget_chunk_fields(self) -> list[str]:
-        """Let the fields that only a chunk can say go, with the content that the chunks brought. Returns their names."""
+        """Let the fields that only a chunk can say go, with the content that chunks brought. Returns their names."""
         gone = [name for name in self.extra if name in self.OWN]
         if gone:
             self._extra = {name: value for name, value in self.extra.items() if name not in self.OWN} or None
         return gone
 
     def _extended(self, members: dict[str, Any]) -> dict[str, Any]:
-        """Add ``_meta`` and unknown fields to the JSON form; those that could be taken for known stand under ``extra``."""
+        """Add ``_meta`` and unknown fields to the JSON form; what could be taken for known stands under ``extra``."""
         if self._meta is not None:
             members["_meta"] = to_json(self._meta)
         known = {*members, *self.OWN, "extra"}

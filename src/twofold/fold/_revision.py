@@ -41,7 +41,7 @@ def patched(held: T, patch: T | UnsetType | None, *, empty: T) -> T:
 
 
 def patched_meta(held: Meta | None, patch: Meta | UnsetType | None, revision: Revision) -> Meta | None:
-    """Return the ``_meta`` held after ``patch``, by the rule of ``revision`` (F-11, R-1). Neither argument is changed."""
+    """Return the ``_meta`` held after ``patch``, by the rule of ``revision`` (F-11, R-1). Neither is changed."""
     if isinstance(patch, dict):
         patch = _OBJECT[revision](held, patch)
     return patched(held, patch, empty=None)

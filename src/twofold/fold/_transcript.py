@@ -279,12 +279,12 @@ class Transcript:
         if change is not NOTHING:
             self.version += 1
             subscribers = self._subscribers
-            try:
-                for callback in subscribers:
+            for callback in subscribers:  # tell(), written out
+                try:
                     callback(change)
-            except BaseException:
-                tell(subscribers[subscribers.index(callback) + 1 :], change)
-                raise
+                except BaseException:
+                    tell_rest(subscribers, callback, change)
+                    raise
         return change
 
     def reload(self) -> Reload:
@@ -306,14 +306,16 @@ class Transcript:
         Its ``_meta`` is its own (U-5). This is the step that runs for every chunk, so nothing in it is shared.
         """
         message = held.get(update.message_id)
-        created = message is None
+        created = False
         if message is None:
+            created = True
             message = held[update.message_id] = Message(message_type, update.message_id)
             self._messages.append(message)
             self._timeline.append(message)
         fields = () if update.extra is UNSET else message._patch_extra(update.extra)
         block = update.content
         parts = message._parts
+        index = len(parts)
         if (  # part_of, written out
             type(block) is TextContent and block.annotations is UNSET and block.meta is UNSET and block.extra is UNSET
         ):
@@ -322,7 +324,7 @@ class Transcript:
             parts.append(block)
         message.version += 1
         message.withdrawn = False
-        return Change("message", message, created, "appended", len(parts) - 1, block, fields)
+        return Change("message", message, created, "appended", index, block, fields)
 
     def _upsert_message(self, held: dict[str, Message], message_type: MessageType, update: v2.MessageUpdate) -> Change:
         """F-2, F-3, F-4, F-6: omitted keeps, ``null`` and ``[]`` clear, an array replaces everything held."""
@@ -341,7 +343,7 @@ class Transcript:
         update: Upsert,
         content: Any,
     ) -> Change:
-        """Patch what is held under ``key``, or make it; ``content`` is its new content, ``None`` to keep what it has."""
+        """Patch what is held under ``key``, or make it. ``content`` is its new content, ``None`` keeps what it has."""
         target = held.get(key)
         created = target is None
         if target is None:
@@ -388,7 +390,7 @@ class Transcript:
         return self._upsert("terminal", self._terminals, update.terminal_id, Terminal, update, data)
 
     def _append_output(self, update: v2.TerminalOutputChunk) -> Change:
-        """Append the bytes of one chunk. Without bytes it is news only if it brings the terminal or an unknown field."""
+        """Append the bytes of one chunk. An empty one is news only if it brings the terminal or an unknown field."""
         data = decoded(update.data, "$.data")
         terminal = self._terminals.get(update.terminal_id)
         created = terminal is None
@@ -469,13 +471,18 @@ class Transcript:
 
 
 def tell(subscribers: tuple[Callback, ...], change: Change) -> None:
-    """Call all subscribers with a change. What one of them raises goes on after the others were told."""
-    for position, callback in enumerate(subscribers, start=1):
+    """Call everyone who subscribed with a change. What one of them raises goes on when the others have heard."""
+    for callback in subscribers:
         try:
             callback(change)
         except BaseException:
-            tell(subscribers[position:], change)
+            tell_rest(subscribers, callback, change)
             raise
+
+
+def tell_rest(subscribers: tuple[Callback, ...], failed: Callback, change: Change) -> None:
+    """Tell those who come after the one that raised."""
+    tell(subscribers[subscribers.index(failed) + 1 :], change)
 
 
 class Reload:
