@@ -1,0 +1,153 @@
+"""A journal for asyncio: appends go through one thread, which commits together whatever waits."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import AsyncGenerator
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from twofold.fold import Revision
+from twofold.journal._base import Journal
+from twofold.journal._records import Appended, Loaded, Origin, Record, SessionInfo
+
+__all__ = ["AsyncJournal", "Writer"]
+
+T = TypeVar("T")
+
+LARGEST: Final = 1024
+"""Updates in one commit, at most."""
+
+
+class _Job:
+    """Updates of one writer that wait to be stored."""
+
+    __slots__ = ("future", "loop", "raws", "writer")
+
+    def __init__(self, writer: Writer, raws: tuple[bytes, ...], loop: asyncio.AbstractEventLoop) -> None:
+        self.writer = writer
+        self.raws = raws
+        self.loop = loop
+        self.future: asyncio.Future[Appended] = loop.create_future()
+
+    def answer(self, result: Appended | BaseException) -> None:
+        def set_result() -> None:
+            if self.future.done():
+                return
+            if isinstance(result, BaseException):
+                self.future.set_exception(result)
+            else:
+                self.future.set_result(result)
+
+        self.loop.call_soon_threadsafe(set_result)
+
+
+class AsyncJournal:
+    """Wraps a :class:`Journal` for use from an event loop, which it never blocks.
+
+    Whatever is queued while a commit runs is committed together in the next one: no timer, and the disk is the pace.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="twofold-journal", daemon=True)
+        self._thread.start()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def writer(self, session: str, *, origin: Origin = "agent") -> Writer:
+        """Give what appends to a session from its last position on."""
+        return Writer(self, session, await asyncio.to_thread(self.journal.position, session), origin)
+
+    async def append(self, session: str, expected_position: int, *raws: bytes, origin: Origin = "agent") -> Appended:
+        """Do what :meth:`Journal.append` does."""
+        return await Writer(self, session, expected_position, origin).append(*raws)
+
+    def follow(self, session: str, after: int = 0) -> AsyncGenerator[Record, None]:
+        """Do what :meth:`Journal.follow` does."""
+        return self.journal.follow(session, after)
+
+    async def page(self, session: str, after: int = 0) -> list[Record]:
+        """Do what :meth:`Journal.page` does."""
+        return list(await asyncio.to_thread(self.journal.page, session, after))
+
+    async def load(self, session: str, *, revision: Revision | str | None = None) -> Loaded:
+        """Do what :meth:`Journal.load` does."""
+        return await asyncio.to_thread(lambda: self.journal.load(session, revision=revision))
+
+    async def sessions(self) -> list[SessionInfo]:
+        """Do what :meth:`Journal.sessions` does."""
+        return list(await asyncio.to_thread(self.journal.sessions))
+
+    async def close(self) -> None:
+        """Store what is queued, then close the journal."""
+        self._queue.put(None)
+        await asyncio.to_thread(self._thread.join)
+        await asyncio.to_thread(self.journal.close)
+
+    def _put(self, job: _Job) -> None:
+        self._queue.put(job)
+
+    def _work(self) -> None:
+        ended = False
+        while not ended:
+            jobs = [self._queue.get()]
+            while not self._queue.empty() and len(jobs) < LARGEST:
+                jobs.append(self._queue.get())
+            ended = jobs[-1] is None
+            runs: dict[Writer, list[_Job]] = {}
+            for job in jobs:
+                if job is not None:
+                    runs.setdefault(job.writer, []).append(job)
+            for writer, run in runs.items():
+                self._commit(writer, run)
+
+    def _commit(self, writer: Writer, run: list[_Job]) -> None:
+        """Store what one writer queued in one commit; if that is refused, each by itself, so that each gets its own answer."""
+        try:
+            together = self._append(writer, [raw for job in run for raw in job.raws])
+        except Exception as error:
+            if len(run) == 1:
+                run[0].answer(error)
+            else:
+                for job in run:
+                    self._commit(writer, [job])
+            return
+        places = list(together.positions)
+        for job in run:
+            mine, places = places[: len(job.raws)], places[len(job.raws) :]
+            job.answer(Appended(mine[-1] if mine else together.position, together.erasure, tuple(mine)))
+
+    def _append(self, writer: Writer, raws: list[bytes]) -> Appended:
+        appended = self.journal.append(writer.session, writer._position, *raws, origin=writer.origin)
+        writer._position = appended.position
+        return appended
+
+
+class Writer:
+    """Appends to one session, in order. There is one writer a session at a time: a second one fails with ``PositionTaken``."""
+
+    def __init__(self, journal: AsyncJournal, session: str, position: int, origin: Origin) -> None:
+        self.session = session
+        self.origin: Final = origin
+        self._journal = journal
+        self._position = position  # the thread's: where the last commit ended
+
+    def put(self, *raws: bytes) -> asyncio.Future[Appended]:
+        """Queue updates, and give the future of their being stored. The order of calls is the order of records."""
+        job = _Job(self, raws, asyncio.get_running_loop())
+        self._journal._put(job)
+        return job.future
+
+    async def append(self, *raws: bytes) -> Appended:
+        """Store updates; they are durable when this returns. Raises what :meth:`Journal.append` does."""
+        return await self.put(*raws)
