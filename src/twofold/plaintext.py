@@ -10,12 +10,13 @@ __all__ = ["plain_terminal", "visible", "visible_line"]
 # Controls but tab and newline, line and paragraph separators, bidirectional controls, invisible operators and tags,
 # byte order marks, annotation and shorthand controls, and halves of surrogate pairs. Joiners, zero-width spaces and
 # variation selectors make emoji and words of many scripts: they stay, but for joiners and spaces beside printing ASCII,
-# where they can only deceive. All of these are unprintable to `str.isprintable`, the quick test of common text.
+# where they can only deceive. All of these are unprintable to `str.isprintable`, the quick test.
 _ACTING: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u180e\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e007f\ud800-\udfff]"
-    "|(?<=[!-~])[\u200b-\u200d]|[\u200b-\u200d](?=[!-~])"
 )
+_JOINERS: Final = "\u200b\u200c\u200d"
+_JOINING: Final = re.compile(f"[{_JOINERS}]+")
 
 # ECMA-48 sequences but those that move or erase within the line: CSI …, OSC/DCS/APC/PM/SOS … up to their terminator,
 # and two-character escapes. A string without its terminator is text: it hides nothing.
@@ -30,9 +31,15 @@ _IN_LINE: Final = re.compile(r"\r+|\x08+|(?:\x1b\[|\x9b)([0-?]*)[ -/]*([CDGK])")
 def visible(text: str) -> str:
     """Give ``text`` with every character that would act instead of show replaced by one that shows (U-8 for halves)."""
     text = text.replace("\r\n", "\n")
-    if text.replace("\n", "").replace("\t", "").isprintable():
+    bare = text.replace("\n", "").replace("\t", "")
+    if bare.isprintable():
         return text
-    return _ACTING.sub(_shown, text)
+    joining = [mark for mark in _JOINERS if mark in bare]
+    for mark in joining:
+        bare = bare.replace(mark, "")
+    if not bare.isprintable():
+        text = _ACTING.sub(_shown, text)
+    return _JOINING.sub(_shown_beside_ascii, text) if joining else text
 
 
 def visible_line(text: str) -> str:
@@ -49,6 +56,13 @@ def _shown(match: re.Match[str]) -> str:
     if 0xD800 <= code <= 0xDFFF:
         return "\ufffd"
     return f"<U+{code:04X}>"
+
+
+def _shown_beside_ascii(match: re.Match[str]) -> str:
+    beside = match.string[max(0, match.start() - 1) : match.start()] + match.string[match.end() : match.end() + 1]
+    if not any("!" <= mark <= "~" for mark in beside):
+        return match.group()
+    return "".join(f"<U+{ord(mark):04X}>" for mark in match.group())
 
 
 def plain_terminal(output: bytes) -> str:

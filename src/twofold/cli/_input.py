@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
+import errno
+import os
+import stat
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from typing import BinaryIO
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, BinaryIO
 
-from twofold.capture import Problem, Version
-from twofold.exceptions import LineTooLong
 from twofold.jsonrpc import LineSplitter
+from twofold.plaintext import visible_line
 
-__all__ = ["InputError", "add_input", "problem_line", "read_lines", "version_of"]
+if TYPE_CHECKING:
+    from twofold.capture import Counts, Lost, Problem
+    from twofold.exceptions import LineTooLong
+
+__all__ = ["InputError", "problem_line", "read_lines", "without_updates"]
 
 _BLOCK = 1 << 18
 
@@ -20,91 +25,114 @@ _BLOCK = 1 << 18
 class InputError(Exception):
     """An input cannot be opened or read."""
 
-
-def add_input(command: argparse.ArgumentParser) -> None:
-    """Add the arguments of every command that reads captured traffic."""
-    command.add_argument(
-        "files",
-        nargs="*",
-        metavar="FILE",
-        help="captured traffic, one JSON value a line: bare updates, session/update params, JSON-RPC messages or batches, "
-        'capture records {"dir", "line"}, conductor trace events; "-" or no FILE reads standard input',
-    )
-    command.add_argument(
-        "--from",
-        dest="version",
-        choices=["v1", "v2"],
-        help="the protocol version of the input; otherwise that of the initialize answer in it, else v2",
-    )
-
-
-def version_of(arguments: argparse.Namespace) -> Version | None:
-    """Give the version that the user named, if any."""
-    named: str | None = arguments.version
-    if named is None:
-        return None
-    return 1 if named == "v1" else 2
+    def __init__(self, name: str, error: OSError) -> None:
+        super().__init__(f"cannot read {visible_line(name)}: {error.strerror or error}")
 
 
 def read_lines(files: Sequence[str]) -> Iterator[tuple[str, Iterator[bytes | LineTooLong]]]:
-    """Give each input's name and lines. Raises :class:`InputError` when one cannot be read."""
+    """Give each input's name and lines; ``-``, and no file at all, is standard input.
+
+    Raises :class:`InputError` for an input that cannot be read, as early as that can be known.
+    """
+    for name in files:
+        if name != "-":
+            _look(name)
     for name in files or ["-"]:
         if name == "-":
-            yield "<stdin>", _lines(sys.stdin.buffer, "<stdin>")
+            yield "<stdin>", _standard_input()
             continue
         try:
-            with open(name, "rb") as stream:
-                yield name, _lines(stream, name)
+            stream = open(name, "rb")  # noqa: SIM115  # closed below, where errors of others are not this one
         except OSError as error:
-            raise InputError(f"cannot read {name}: {error.strerror}") from None
+            raise InputError(name, error) from None
+        with stream:
+            yield name, _lines(stream, name)
+
+
+def _look(name: str) -> None:
+    """Find out what would go wrong before work begins on another input. (Opening can do harm: to a FIFO, say.)"""
+    try:
+        directory = stat.S_ISDIR(os.stat(name).st_mode)
+    except OSError as error:
+        raise InputError(name, error) from None
+    number = errno.EISDIR if directory else None if os.access(name, os.R_OK) else errno.EACCES
+    if number is not None:
+        raise InputError(name, OSError(number, os.strerror(number)))
+
+
+def _standard_input() -> Iterator[bytes | LineTooLong]:
+    if sys.stdin is None:  # who started us closed it
+        return iter(())
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        print("Reading captured traffic from the terminal; Ctrl-D ends it.", file=sys.stderr)
+    return _lines(sys.stdin.buffer, "<stdin>")
 
 
 def _lines(stream: BinaryIO, name: str) -> Iterator[bytes | LineTooLong]:
     splitter = LineSplitter()
-    progress = _Progress(name)
-    while block := _read(stream):
-        yield from splitter.feed(block)
-        progress.moved(len(block))
-    progress.done()
+    progress = _Progress(stream, name)
+    try:
+        while block := _read(stream, name):
+            yield from splitter.feed(block)
+            progress.moved(len(block))
+    finally:
+        progress.done()
     last = splitter.finish()
     if last is not None:
         yield last
 
 
-def _read(stream: BinaryIO) -> bytes:
+def _read(stream: BinaryIO, name: str) -> bytes:
     reader = getattr(stream, "read1", stream.read)  # what is there, so that a live pipe is shown as it comes
-    block: bytes = reader(_BLOCK)
+    try:
+        block: bytes = reader(_BLOCK)
+    except OSError as error:
+        raise InputError(name, error) from None
     return block
 
 
 class _Progress:
-    """Says on a terminal how far a long input is: nothing in the first second, then twice a second."""
+    """Says on a terminal how far a long input is: nothing in the first second, then twice a second.
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    The cursor is left at the margin, so that whatever is printed next takes the place of what was said.
+    """
+
+    def __init__(self, stream: BinaryIO, name: str) -> None:
+        self._wanted = sys.stderr.isatty()
+        self._next = time.monotonic() + 1.0
+        self._name = visible_line(name)
+        self._stream = stream
         self._read = 0
         self._shown = False
-        self._next = time.monotonic() + 1.0 if sys.stderr.isatty() else float("inf")
 
     def moved(self, size: int) -> None:
         self._read += size
-        now = time.monotonic()
-        if now >= self._next:
-            self._next = now + 0.5
+        if self._wanted and time.monotonic() >= self._next:
+            self._next = time.monotonic() + 0.5
             self._shown = True
-            print(f"\r{self._name}: {self._read / 1e6:.0f} MB read\x1b[K", end="", file=sys.stderr, flush=True)
+            self._say(f"{self._name}: {self._read / 1e6:.0f}{self._whole()} MB read\x1b[K\r")
 
     def done(self) -> None:
         if self._shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            self._say("\x1b[K")
+
+    def _whole(self) -> str:
+        status = os.fstat(self._stream.fileno())
+        return f" of {status.st_size / 1e6:.0f}" if stat.S_ISREG(status.st_mode) else ""
+
+    def _say(self, words: str) -> None:
+        print(words, end="", file=sys.stderr, flush=True)
 
 
-def problem_line(name: str, problem: Problem) -> str:
-    """Give a problem as ``FILE:LINE: …``."""
-    return f"{name}:{problem.line}: {problem}"
+def problem_line(name: str, problem: Problem | Lost) -> str:
+    """Give a problem as ``FILE:LINE: …``, on one line whatever the file and its fields are called."""
+    return visible_line(f"{name}:{problem.line}: {problem}")
 
 
-def report(name: str, problems: Iterable[Problem]) -> None:
-    """Write problems to standard error."""
-    for problem in problems:
-        print(problem_line(name, problem), file=sys.stderr)
+def without_updates(counts: Counts, bad: int) -> str:
+    """Say what there was in place of what was looked for; ``bad`` lines could not be read."""
+    kinds = {"request": counts.requests, "response": counts.responses, "notification": counts.notifications}
+    found = [f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in kinds.items() if count]
+    found += [f"{counts.other} of no kind known here"] if counts.other else []
+    found += [f"{bad} bad"] if bad else []
+    return f"no session update in the input ({', '.join(found)})" if found else "the input is empty"

@@ -6,15 +6,11 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from msgspec import Raw
-
-from twofold.cli._sessions import add_folding, folded
-from twofold.fold import replay
-from twofold.jsonrpc import Notification, encode
-from twofold.wire import v2
+from twofold.cli._arguments import add_folding
 
 if TYPE_CHECKING:
-    from twofold.cli._types import Commands
+    from twofold.cli._arguments import Commands
+    from twofold.wire import v2
 
 __all__ = ["add"]
 
@@ -24,8 +20,9 @@ def add(commands: Commands) -> None:
     command = commands.add_parser(
         "replay",
         help="print the shortest list of updates that rebuilds the same sessions",
-        description="Fold captured traffic and print the shortest list of v2 updates that rebuilds the same sessions, as "
-        "session/update lines (bare updates where the input names no session). What was withdrawn does not come back.",
+        description="Fold captured traffic and print the shortest list of v2 updates that rebuilds the same sessions, "
+        "as session/update lines (bare updates where the input names no session). What was withdrawn does not come "
+        "back. Lines that cannot be read are reported as by fold, and the exit status is 1.",
     )
     add_folding(command)
     command.add_argument(
@@ -36,6 +33,9 @@ def add(commands: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
+    from twofold.cli._sessions import folded
+    from twofold.fold import replay
+
     result = folded(arguments)
     for transcript in result.transcripts:
         for update in replay(transcript, compact=arguments.compact):
@@ -44,6 +44,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _line(session_id: str | None, update: v2.SessionUpdate) -> bytes:
+    from msgspec import Raw
+
+    from twofold.jsonrpc import Notification, encode
+    from twofold.wire import v2
+
     if session_id is None:
         return v2.encode(update)
     params = v2.UpdateSessionNotification(session_id=session_id, update=update)

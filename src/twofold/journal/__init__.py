@@ -2,6 +2,7 @@
 
 from twofold.journal._async import AsyncJournal, Writer
 from twofold.journal._base import Journal
+from twofold.journal._following import Following
 from twofold.journal._open import open_journal
 from twofold.journal._records import (
     Appended,
@@ -25,6 +26,7 @@ __all__ = [
     "Damaged",
     "EntityKind",
     "Erasure",
+    "Following",
     "Form",
     "Journal",
     "JournalError",

@@ -176,6 +176,11 @@ class Journal(ABC):
         """
         return following(self, session, after)
 
+    def revision(self, session: str) -> Revision:
+        """Give the revision by whose rules a session is folded."""
+        with self._lock:
+            return Revision(self._revision(session))
+
     def position(self, session: str) -> int:
         """Give the last position of a session, 0 when there is none of that name."""
         with self._lock:

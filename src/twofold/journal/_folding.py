@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from twofold.fold import Message, Reload, Revision, ToolCall, Transcript
+from twofold.fold import Change, Message, Reload, Revision, ToolCall, Transcript
 from twofold.journal._records import Damaged, Loaded, Record
 from twofold.wire import v2
 
@@ -27,27 +27,27 @@ class Folding:
         self._began = 0
         self._missing: dict[tuple[str, str], None] = {}
 
-    def add(self, record: Record | Damaged) -> None:
-        """Fold one record; damage is a gap."""
+    def add(self, record: Record | Damaged) -> Change:
+        """Fold one record and say what that did to the transcript; damage is a gap."""
         if isinstance(record, Damaged):
             self._gaps.append((record.first, record.last))
             self.position = record.last
-            return
+            return Change.nothing
         self.position = record.position
         if record.origin != "replay":
             update = v2.decode_update(record.raw)
             if self._reload is None:
-                self.transcript.apply(update)
-            else:
-                self._reload.apply(update)
+                return self.transcript.apply(update)
+            self._reload.apply(update)
         elif record.raw == BRACKETS["begin"]:
             self._reload, self._began = self.transcript.reload(), record.position
         else:
             if self._reload is not None and record.raw == BRACKETS["end"]:
                 self._missing |= _things(self.transcript)
-                self._reload.commit()
-                self.era = self._began
+                self.era, reload, self._reload = self._began, self._reload, None
+                return reload.commit()
             self._reload = None
+        return Change.nothing
 
     def result(self) -> Loaded:
         """Give what was folded."""

@@ -1,9 +1,10 @@
 """Sessions to look at: rows, and what a terminal and Markdown make of them."""
 
+from twofold.plaintext import plain_terminal, visible, visible_line
 from twofold.view._live import LiveText, wrapped
+from twofold.view._markdown import markdown
 from twofold.view._rows import Piece, Row, RowKind, row, rows
-from twofold.view._text import footer, markdown, row_lines, text
-from twofold.view._visible import plain_terminal, visible
+from twofold.view._text import footer, heading, row_lines, text
 
 __all__ = [
     "LiveText",
@@ -11,6 +12,7 @@ __all__ = [
     "Row",
     "RowKind",
     "footer",
+    "heading",
     "markdown",
     "plain_terminal",
     "row",
@@ -18,5 +20,6 @@ __all__ = [
     "rows",
     "text",
     "visible",
+    "visible_line",
     "wrapped",
 ]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, TypeAlias, assert_never
+from typing import Any, Final, Literal, TypeAlias, assert_never
 
 from msgspec import UNSET, Struct
 
-from twofold.fold import Compaction, Entity, Message, Plan, Terminal, ToolCall, Transcript, joined_text
-from twofold.view._visible import plain_terminal, visible
+from twofold.fold import Compaction, Entity, Message, MessageType, Plan, Terminal, ToolCall, Transcript, joined_text
+from twofold.plaintext import plain_terminal, visible, visible_line
 from twofold.wire import v2
 
 __all__ = ["Piece", "Row", "RowKind", "row", "rows"]
@@ -17,7 +17,11 @@ RowKind: TypeAlias = Literal["user", "agent", "thought", "tool", "terminal", "pl
 
 
 class Piece(Struct, frozen=True, gc=False):
-    """A part of a row's body: Markdown ``text`` that was said, ``code`` (terminal output, a diff) or a ``note`` of ours."""
+    """A part of a row's body.
+
+    Markdown ``text`` that was said, ``code`` (terminal output, a diff), or a ``note`` of ours: one line, which may
+    name things in the agent's words but is not something the agent said.
+    """
 
     kind: Literal["text", "code", "note"]
     text: str
@@ -25,10 +29,11 @@ class Piece(Struct, frozen=True, gc=False):
 
 
 class Row(Struct, frozen=True):
-    """One thing to show. ``key`` is stable for the thing; all text is safe to show (control characters made visible).
+    """One thing to show. All text but ``key`` is safe to show (control characters made visible); title and status are
+    one line each.
 
-    ``withdrawn``: it said something and took it back; there is nothing to show but that. ``corrected``: what it said first
-    was replaced.
+    ``key`` is the same for the same thing at any time, and no other thing's in its transcript. ``withdrawn``: it said
+    something and took it back; there is nothing to show but that. ``corrected``: what it said first was replaced.
     """
 
     key: str
@@ -51,36 +56,42 @@ def rows(transcript: Transcript) -> Iterator[Row]:
 
 
 def row(entity: Entity, transcript: Transcript, number: int = 0) -> Row:
-    """Give one thing's row; ``number`` tells apart things that have no id."""
+    """Give one thing's row; ``number``, its place in the timeline, tells apart things that have no id."""
     match entity:
         case Message():
             return _message(entity)
         case ToolCall():
             return _tool_call(entity, transcript)
         case Terminal():
-            pieces = _terminal(entity)
-            return Row(f"terminal/{entity.terminal_id}", "terminal", visible(entity.command or ""), _exit(entity), pieces)
+            key, title = f"terminal/{entity.terminal_id}", visible_line(entity.command or "")
+            return Row(key, "terminal", title, _exit(entity), _output(entity))
         case Plan():
-            return Row(f"plan/{entity.plan_id or number}", "plan", body=_plan(entity))
+            key = f"plan#{number}" if entity.plan_id is None else f"plan/{entity.plan_id}"
+            return Row(key, "plan", body=_plan(entity))
         case Compaction():
-            body = [Piece("text", visible(entity.text))] if entity.text else []
+            body = list(_blocks(entity.summary))
             if entity.error:
-                body.append(Piece("note", visible(entity.error)))
-            return Row(f"compaction/{entity.compaction_id}", "compaction", "context compacted", visible(entity.status), body)
+                body.append(_note(entity.error))
+            key, status = f"compaction/{entity.compaction_id}", visible_line(entity.status)
+            return Row(key, "compaction", "of the agent's context", status, body)
         case v2.OtherUpdate():
-            return Row(f"unknown/{number}", "unknown", visible(entity.kind))
+            return Row(f"unknown#{number}", "unknown", visible_line(entity.kind))
         case _:
             assert_never(entity)
 
 
-_ROLES: dict[str, RowKind] = {"user_message": "user", "agent_message": "agent", "agent_thought": "thought"}
+_ROLES: Final[dict[MessageType, RowKind]] = {
+    "user_message": "user",
+    "agent_message": "agent",
+    "agent_thought": "thought",
+}
 
 
 def _message(message: Message) -> Row:
     return Row(
         f"{message.type}/{message.message_id}",
         _ROLES[message.type],
-        body=[] if message.withdrawn else list(_blocks(message.content)),
+        body=list(_blocks(message.content)),
         withdrawn=message.withdrawn,
         corrected=message.corrected,
     )
@@ -106,24 +117,34 @@ def _block(block: v2.ContentBlock) -> Iterator[Piece]:
         case v2.TextContent():
             yield Piece("text", visible(block.text))
         case v2.ImageContent():
-            yield Piece("note", f"image, {visible(block.mime_type)}, {_size(block.data)}")
+            yield _note(f"image, {block.mime_type}, {_size(block.data)}")
         case v2.AudioContent():
-            yield Piece("note", f"audio, {visible(block.mime_type)}, {_size(block.data)}")
+            yield _note(f"audio, {block.mime_type}, {_size(block.data)}")
         case v2.ResourceLink():
-            yield Piece("note", f"link to {visible(block.name)} <{visible(block.uri)}>")
-        case v2.EmbeddedResource(resource=v2.TextResourceContents() as resource):
-            yield Piece("note", f"resource {visible(resource.uri)}")
-            yield Piece("code", visible(resource.text))
-        case v2.EmbeddedResource(resource=v2.BlobResourceContents() as resource):
-            yield Piece("note", f"resource {visible(resource.uri)}, {_size(resource.blob)}")
+            yield _note(f"link to {block.name} <{block.uri}>")
+        case v2.EmbeddedResource():
+            yield from _resource(block.resource)
         case v2.OtherContentBlock():
-            yield Piece("note", f"content of unknown type {visible(block.kind)}")
+            yield _note(f"content of unknown type {block.kind}")
         case _:
             assert_never(block)
 
 
+def _resource(resource: v2.EmbeddedResourceResource) -> Iterator[Piece]:
+    if isinstance(resource, v2.TextResourceContents):
+        yield _note(f"resource {resource.uri}")
+        yield Piece("code", visible(resource.text))
+    else:
+        yield _note(f"resource {resource.uri}, {_size(resource.blob)}")
+
+
+def _note(words: str) -> Piece:
+    return Piece("note", visible_line(words))
+
+
 def _size(data: str) -> str:
-    size: float = len(data) * 3 // 4
+    """Say how many bytes a base64 text stands for."""
+    size: float = len(data.rstrip("=")) * 3 // 4
     for unit in ("bytes", "kB", "MB"):
         if size < 1000:
             return f"{size:.0f} {unit}"
@@ -135,7 +156,7 @@ def _tool_call(call: ToolCall, transcript: Transcript) -> Row:
     body: list[Piece] = []
     for location in call.locations:
         line = f":{location.line}" if isinstance(location.line, int) else ""
-        body.append(Piece("note", f"{visible(location.path)}{line}"))
+        body.append(_note(f"{location.path}{line}"))
     for item in call.content:
         match item:
             case v2.Content():
@@ -144,13 +165,13 @@ def _tool_call(call: ToolCall, transcript: Transcript) -> Row:
                 body.extend(_diff(item))
             case v2.Terminal():
                 terminal = transcript.terminal(item.terminal_id)
-                body.extend([Piece("note", "a terminal that was not reported")] if terminal is None else _terminal(terminal))
+                body.extend([_note("a terminal that was not reported")] if terminal is None else _terminal(terminal))
             case v2.OtherToolCallContent():
-                body.append(Piece("note", f"content of unknown type {visible(item.kind)}"))
+                body.append(_note(f"content of unknown type {item.kind}"))
             case _:
                 assert_never(item)
-    title = call.title or call.name or "tool call"
-    return Row(f"tool/{call.tool_call_id}", "tool", visible(title), visible(call.status), body)
+    title = call.title or call.name or "without a title"
+    return Row(f"tool/{call.tool_call_id}", "tool", visible_line(title), visible_line(call.status), body)
 
 
 def _diff(diff: v2.Diff) -> Iterator[Piece]:
@@ -160,20 +181,24 @@ def _diff(diff: v2.Diff) -> Iterator[Piece]:
         return
     for change in diff.changes:
         if isinstance(change, v2.OtherDiffChange):
-            yield Piece("note", f"change of unknown kind {visible(change.kind)}")
+            yield _note(f"change of unknown kind {change.kind}")
         else:
             operation: Any = change.__struct_config__.tag
-            yield Piece("note", f"{operation} {visible(change.path)}")
+            before = f"{change.old_path} → " if isinstance(change, (v2.MoveChange, v2.CopyChange)) else ""
+            yield _note(f"{operation} {before}{change.path}")
 
 
-def _terminal(terminal: Terminal) -> list[Piece]:
-    pieces = [Piece("note", f"$ {visible(terminal.command)}")] if terminal.command else []
-    output = plain_terminal(terminal.output).rstrip("\n")
-    if output:
-        pieces.append(Piece("code", output))
+def _terminal(terminal: Terminal) -> Iterator[Piece]:
+    if terminal.command:
+        yield _note(f"$ {terminal.command}")
+    yield from _output(terminal)
     if _exit(terminal):
-        pieces.append(Piece("note", _exit(terminal)))
-    return pieces
+        yield _note(_exit(terminal))
+
+
+def _output(terminal: Terminal) -> list[Piece]:
+    output = plain_terminal(terminal.output).rstrip("\n")
+    return [Piece("code", output)] if output else []
 
 
 def _exit(terminal: Terminal) -> str:
@@ -181,15 +206,15 @@ def _exit(terminal: Terminal) -> str:
     if status is None:
         return ""
     if isinstance(status.signal, str):
-        return f"ended by {visible(status.signal)}"
+        return f"ended by {visible_line(status.signal)}"
     return "ended" if status.exit_code in (None, UNSET) else f"exit {status.exit_code}"
 
 
-_MARKS = {"completed": "x", "in_progress": "~", "cancelled": "-"}
+_MARKS: Final = {"completed": "x", "in_progress": "~", "cancelled": "-"}
 
 
 def _plan(plan: Plan) -> list[Piece]:
     if isinstance(plan.update.plan, v2.OtherPlanUpdateContent):
-        return [Piece("note", f"plan of unknown kind {visible(plan.update.plan.kind)}")]
-    steps = [f"- [{_MARKS.get(entry.status, ' ')}] {visible(entry.content)}" for entry in plan.entries]
+        return [_note(f"plan of unknown kind {plan.update.plan.kind}")]
+    steps = [f"- [{_MARKS.get(entry.status, ' ')}] {visible_line(entry.content)}" for entry in plan.entries]
     return [Piece("text", "\n".join(steps))] if steps else []

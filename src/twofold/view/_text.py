@@ -1,16 +1,17 @@
-"""Rows as text for a terminal or a pipe, and as Markdown."""
+"""Rows as text for a terminal or a pipe."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from twofold.fold import Transcript
+from twofold.plaintext import visible_line
+from twofold.view._live import wrapped
 from twofold.view._rows import Row, rows
-from twofold.view._visible import visible
 from twofold.wire import v2
 
-__all__ = ["footer", "markdown", "row_lines", "text"]
+__all__ = ["footer", "heading", "row_lines", "text"]
 
 _STYLES: Final = {
     "user": "1;36",
@@ -25,105 +26,79 @@ _STYLES: Final = {
     "withdrawn": "1;31",
     "session": "1",
 }
-_TOOL_MARKS: Final = {"completed": "✓", "failed": "✗", "cancelled": "✗", "in_progress": "…", "pending": "…", "paused": "‖"}
+_TOOL_MARKS: Final = {
+    "completed": "✓",
+    "failed": "✗",
+    "cancelled": "✗",
+    "in_progress": "…",
+    "pending": "…",
+    "paused": "‖",
+}
 
 
-def text(transcript: Transcript, *, colour: bool = False) -> str:
-    """Give a session as text for people. What was said is indented, so that nothing said can pass for a heading."""
-    blocks = [_styled(_heading(transcript), "session", colour)]
-    blocks += ["\n".join(row_lines(row, colour=colour)) for row in rows(transcript)]
+def text(transcript: Transcript, *, colour: bool = False, width: int | None = None) -> str:
+    """Give a session as text for people, with lines of at most ``width`` cells if it is given.
+
+    What was said is indented, and only our own headings and notes begin at the margin: nothing said can pass for one.
+    (For a terminal give its width: what a terminal wraps by itself goes on at the margin.)
+    """
+    blocks = [[_styled(heading(transcript), "session", colour)]]
+    blocks += [list(row_lines(row, colour=colour)) for row in rows(transcript)]
     last = footer(transcript)
     if last:
-        blocks.append(_styled(last, "note", colour))
-    return "\n\n".join(blocks) + "\n"
+        blocks.append([_styled(f"· {last}", "note", colour)])
+    lines = [line for block in blocks for line in (*block, "")][:-1]
+    if width is not None:
+        lines = [piece for line in lines for piece in wrapped(line, width)]
+    return "\n".join(lines) + "\n"
 
 
 def row_lines(row: Row, *, colour: bool = False) -> Iterator[str]:
-    """Give one row as lines."""
-    head = row.kind if row.kind != "unknown" else "unknown update"
+    """Give one row as lines: a heading, notes after a dot, and what was said, indented."""
+    head = "unknown update" if row.kind == "unknown" else str(row.kind)
     if row.status:
         head += f" {_TOOL_MARKS.get(row.status, '·')} {row.status}" if row.kind == "tool" else f" · {row.status}"
     if row.title:
-        title = row.title.replace("\n", " ⏎ ")
-        head += f"  {title}"
+        head += f"  {row.title}"
     if row.corrected and not row.withdrawn:
         head += "  (corrected)"
     yield _styled(head, row.kind, colour)
     if row.withdrawn:
-        yield "  " + _styled("withdrawn by the agent", "withdrawn", colour)
+        yield _styled("· withdrawn by the agent", "withdrawn", colour)
     for piece in row.body:
-        style = {"note": "note", "text": "thought" if row.kind == "thought" else "", "code": ""}[piece.kind]
+        if piece.kind == "note":
+            yield _styled(f"· {piece.text}", "note", colour)
+            continue
         indent = "    " if piece.kind == "code" else "  "
-        for line in (f"[{piece.text}]" if piece.kind == "note" else piece.text).split("\n"):
-            yield f"{indent}{_styled(line, style, colour)}" if line else ""
+        style = "thought" if colour and piece.kind == "text" and row.kind == "thought" else ""
+        lines = piece.text.rstrip("\n").split("\n")
+        yield from (indent + (_styled(line, style, colour) if style else line) if line else "" for line in lines)
+
+
+def heading(transcript: Transcript) -> str:
+    """Give the session's name, in one line."""
+    name = "session" if transcript.session_id is None else f"session {visible_line(transcript.session_id)}"
+    title = transcript.session_info.title
+    return f"{name}: {visible_line(title)}" if isinstance(title, str) and title else name
 
 
 def footer(transcript: Transcript) -> str:
-    """Give the session's last word on itself: state, why it stopped, usage."""
+    """Give the session's last word on itself, in one line: state, why it stopped, usage. Empty when it said nothing."""
     words = []
     state = transcript.state
     if state is not None:
-        reason = f" ({visible(state.stop_reason)})" if isinstance(state.stop_reason, str) else ""
-        words.append(f"{visible(state.state)}{reason}")
+        reason = f" ({visible_line(state.stop_reason)})" if isinstance(state.stop_reason, str) else ""
+        words.append(f"{visible_line(state.state)}{reason}")
     usage = transcript.usage
     if usage is not None:
         words.append(f"{usage.used:,} of {usage.size:,} tokens")
         if isinstance(usage.cost, v2.Cost):
-            words.append(f"{usage.cost.amount:g} {visible(usage.cost.currency)}")
+            amount = usage.cost.amount
+            shown = (
+                f"{amount:g}" if isinstance(amount, float) else str(amount)
+            )  # an integer may be too large for a float
+            words.append(f"{shown} {visible_line(usage.cost.currency)}")
     return " · ".join(words)
-
-
-def markdown(transcript: Transcript) -> str:
-    """Give a session as Markdown: headings are ours, everything said stands under them as it is."""
-    blocks = [f"# {_inline(_heading(transcript))}"]
-    for row in rows(transcript):
-        title = f": {_inline(row.title)}" if row.title else ""
-        status = f" ({_inline(row.status)})" if row.status else ""
-        mark = " (corrected)" if row.corrected and not row.withdrawn else ""
-        blocks.append(f"## {row.kind.capitalize()}{title}{status}{mark}")
-        if row.withdrawn:
-            blocks.append("*withdrawn by the agent*")
-        for piece in row.body:
-            match piece.kind:
-                case "text":
-                    blocks.append(piece.text)
-                case "code":
-                    fence = _fence(piece.text)
-                    blocks.append(f"{fence}{piece.language}\n{piece.text}\n{fence}")
-                case "note":
-                    blocks.append(f"*{_inline(piece.text)}*")
-    last = footer(transcript)
-    if last:
-        blocks.append(f"---\n\n{_inline(last)}")
-    return "\n\n".join(blocks) + "\n"
-
-
-def _heading(transcript: Transcript) -> str:
-    name = "session" if transcript.session_id is None else f"session {visible(transcript.session_id)}"
-    title = transcript.session_info.title
-    return f"{name}: {visible(title)}" if isinstance(title, str) and title else name
-
-
-def _inline(words: str) -> str:
-    """Escape what Markdown would take for markup in a line of ours."""
-    return "".join(f"\\{mark}" if mark in "\\`*_[]<>#|" else mark for mark in words.replace("\n", " "))
-
-
-def _fence(code: str) -> str:
-    longest = max((len(run) for run in _runs(code)), default=0)
-    return "`" * max(3, longest + 1)
-
-
-def _runs(code: str) -> Iterable[str]:
-    run = ""
-    for mark in code:
-        if mark == "`":
-            run += mark
-        elif run:
-            yield run
-            run = ""
-    if run:
-        yield run
 
 
 def _styled(words: str, style: str, colour: bool) -> str:

@@ -1,0 +1,226 @@
+"""Captured traffic into a journal: updates as they were received, replays between brackets (J-2, P-5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from twofold.capture._fold import from_start, prompt_of, session_id_of, stop_reason_of
+from twofold.capture._reader import Answered, Asked, Event, Problem, Reader, Updated, Version
+from twofold.convert import Upgrader
+from twofold.exceptions import LineTooLong, Malformed
+from twofold.fold import Revision
+from twofold.journal import Journal, Origin
+from twofold.jsonrpc import dumps
+from twofold.wire import Kept, to_json, v1, v2
+
+__all__ = ["Importer", "exported"]
+
+BATCH: Final = 256
+"""Updates of one session that are stored in one commit."""
+
+
+class _Params(Struct):
+    update: Raw
+
+
+class _Message(Struct):
+    params: _Params
+
+
+class _Captured(Struct):
+    line: str
+
+
+_message: Final = msgspec.json.Decoder(_Message)
+_params: Final = msgspec.json.Decoder(_Params)
+_captured: Final = msgspec.json.Decoder(_Captured)
+
+
+def raw_update(line: bytes) -> bytes | None:
+    """Give the bytes of the one update of a line, exactly as they stand there; ``None`` when that is not one line's business."""
+    for decode in (_message.decode, _params.decode):
+        try:
+            found: Any = decode(line)
+        except (msgspec.MsgspecError, RecursionError):
+            continue
+        return bytes((found.params if isinstance(found, _Message) else found).update)
+    try:
+        return raw_update(_captured.decode(line).line.encode("utf-8"))
+    except (msgspec.MsgspecError, RecursionError):
+        pass
+    return line.strip() if line.lstrip()[:1] == b"{" else None
+
+
+class Importer:
+    """Stores the sessions of captured lines in a journal, each after what the journal has of it already.
+
+    From a v1 agent it stores what the upgrading converter makes of the updates, the prompts as user messages, marked as of
+    origin ``v1``. ``name`` is the session of lines that name none.
+    """
+
+    def __init__(
+        self, journal: Journal, *, name: str, version: Version | None = None, revision: Revision | str = Revision.RFD
+    ) -> None:
+        self.stored = 0
+        """Records stored so far."""
+        self._journal = journal
+        self._name = name
+        self._revision = Revision(revision)
+        self.reader = Reader(version=version)
+        self._number = 0
+        self._waiting: dict[str, tuple[Origin, list[bytes]]] = {}
+        self._positions: dict[str, int] = {}
+        self._upgraders: dict[str, Upgrader] = {}
+        self._replays: dict[str, tuple[Asked, bool]] = {}  # asked for, and whether its first update has come
+
+    def feed(self, lines: Iterable[bytes | LineTooLong]) -> Iterator[Problem]:
+        """Store lines, in order, and give their problems."""
+        for line in lines:
+            self._number += 1
+            if isinstance(line, LineTooLong):
+                yield Problem.of(self._number, line)
+                continue
+            for event in self.reader.read(line, self._number):
+                yield from self._event(event, line)
+
+    def finish(self) -> None:
+        """Store what waits; a replay that was never answered has failed."""
+        for session, (_, begun) in list(self._replays.items()):
+            self._end_replay(session, begun, ok=False)
+        for session in list(self._waiting):
+            self._flush(session)
+
+    def _event(self, event: Event, line: bytes) -> Iterator[Problem]:
+        match event:
+            case Problem():
+                yield event
+            case Updated(session_id, update, version, path):
+                try:
+                    self._update(session_id or self._name, update, version, line, exact=event.wrap is not None)
+                except Malformed as error:
+                    yield Problem.of(self._number, error, under=path)
+            case Asked(params=params):
+                session = session_id_of(params)
+                if session is not None:
+                    self._asked(event, session)
+            case Answered(asked=asked, ok=ok):
+                session = session_id_of(asked.params)
+                if session is None:
+                    return
+                if asked.method == "session/prompt":
+                    for said in self._upgrader(session).prompt_answered(asked.key, stop_reason_of(event)):
+                        self._put(session, "v1", v2.encode(said))
+                elif session in self._replays and self._replays[session][0].key == asked.key:
+                    self._end_replay(session, self._replays[session][1], ok=ok)
+
+    def _update(self, session: str, update: Any, version: Version, line: bytes, *, exact: bool) -> None:
+        replay = self._replays.get(session)
+        if replay is not None and not replay[1] and not _report(update):
+            self._flush(session)
+            self._positions[session] = self._journal.begin_replay(session, self._position(session)).position
+            self._replays[session] = (replay[0], True)
+        if version == 2:
+            raw = raw_update(line) if exact and line.lstrip()[:1] == b"{" else None
+            self._put(session, "agent", v2.encode(update) if raw is None else raw)
+            return
+        upgraded = self._upgrader(session).update(update)
+        for one in upgraded.updates or (_kept(update),):
+            self._put(session, "v1", v2.encode(one))
+
+    def _asked(self, asked: Asked, session: str) -> None:
+        match asked.method:
+            case "session/prompt":
+                prompt = prompt_of(asked.params) if self.reader.version == 1 else None
+                for said in self._upgrader(session).prompt_sent(asked.key, prompt):
+                    self._put(session, "v1", v2.encode(said))
+            case "session/request_permission":
+                self._upgrader(session).permission_requested()
+            case "session/load" | "session/resume" if (
+                asked.method == "session/load" or self.reader.version == 1 or from_start(asked.params)
+            ):
+                self._upgraders[session] = self._upgrader(session).restarted()
+                self._replays[session] = (asked, False)
+            case _:
+                pass
+
+    def _end_replay(self, session: str, begun: bool, *, ok: bool) -> None:
+        del self._replays[session]
+        if begun:  # an agent that replayed nothing has taken nothing back
+            self._flush(session)
+            self._positions[session] = self._journal.end_replay(session, self._position(session), ok=ok).position
+
+    def _upgrader(self, session: str) -> Upgrader:
+        return self._upgraders.setdefault(session, Upgrader())
+
+    def _position(self, session: str) -> int:
+        position = self._positions.get(session)
+        if position is None:
+            position = self._journal.position(session)
+            if not position:
+                self._journal.set_revision(session, self._revision)
+        return position
+
+    def _put(self, session: str, origin: Origin, raw: bytes) -> None:
+        held = self._waiting.get(session)
+        if held is not None and (held[0] != origin or len(held[1]) >= BATCH):
+            self._flush(session)
+            held = None
+        if held is None:
+            held = self._waiting[session] = (origin, [])
+        held[1].append(raw)
+
+    def _flush(self, session: str) -> None:
+        origin, raws = self._waiting.pop(session, ("agent", []))
+        if raws:
+            appended = self._journal.append(session, self._position(session), *raws, origin=origin)
+            self._positions[session] = appended.position
+            self.stored += len(raws)
+
+
+def _report(update: Any) -> bool:
+    """Whether an update is none of the conversation: an agent sends those when it resumes without a replay, too."""
+    return isinstance(
+        update,
+        v2.StateUpdate
+        | v2.UsageUpdate
+        | v2.SessionInfoUpdate
+        | v2.AvailableCommandsUpdate
+        | v2.ConfigOptionUpdate
+        | v2.Notice
+        | v1.AvailableCommandsUpdate
+        | v1.ConfigOptionUpdate
+        | v1.CurrentModeUpdate,
+    )
+
+
+def _kept(update: Any) -> v2.OtherUpdate:
+    members = to_json(update)
+    return v2.OtherUpdate(kind=members.pop("sessionUpdate"), fields=Kept(members))
+
+
+def exported(journal: Journal, session: str) -> Iterator[bytes]:
+    """Give a session's records as lines that fold to the same state, each update byte for byte.
+
+    The brackets of a replay become the request and the answer that they stand for.
+    """
+    name = dumps(session)
+    replays = 0
+    for record in journal.read(session):
+        if record.origin != "replay":
+            raw = record.raw if b"\n" not in record.raw else v2.encode(v2.decode_update(record.raw))
+            yield b"".join(
+                (b'{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":', name, b',"update":', raw, b"}}")
+            )
+        elif record.raw == b'{"replay":"begin"}':
+            replays += 1
+            params = {"sessionId": session, "cwd": "/", "replayFrom": {"type": "start"}}
+            yield dumps({"jsonrpc": "2.0", "id": f"replay-{replays}", "method": "session/resume", "params": params})
+        elif record.raw == b'{"replay":"end"}':
+            yield dumps({"jsonrpc": "2.0", "id": f"replay-{replays}", "result": {}})
+        else:
+            error = {"code": -32603, "message": "the replay failed"}
+            yield dumps({"jsonrpc": "2.0", "id": f"replay-{replays}", "error": error})

@@ -1,0 +1,25 @@
+"""Standard output: what it is, and what it can show."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+__all__ = ["coloured", "in_place", "width"]
+
+
+def coloured() -> bool:
+    """Whether standard output is a terminal that wants colour."""
+    return in_place() and not os.environ.get("NO_COLOR")
+
+
+def in_place() -> bool:
+    """Whether standard output is a terminal on which lines can be drawn again."""
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def width() -> int | None:
+    """How many cells wide standard output is, if it is a terminal."""
+    import shutil
+
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None

@@ -1,0 +1,98 @@
+"""A session shown while it goes on: in place on a terminal, change after change elsewhere."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+
+from twofold.capture import Session
+from twofold.cli._output import coloured, in_place
+from twofold.fold import Change, Message
+from twofold.view import LiveText, row_lines, rows, visible, visible_line
+from twofold.wire import v2
+
+__all__ = ["Player", "player", "timed"]
+
+
+class Player(Protocol):
+    """What changes are shown by."""
+
+    def show(self, session: Session, change: Change, /) -> None:
+        """Show one change."""
+
+    def end(self) -> None:
+        """End what is shown; what is printed next begins on a line of its own."""
+
+
+def player() -> Player:
+    """Give what suits standard output."""
+    return _Live() if in_place() else _Plain()
+
+
+class _Record(Struct):
+    ts: float
+
+
+def timed(capture: bytes) -> Iterator[tuple[bytes, float]]:
+    """Give the records of a capture with their times, in seconds."""
+    for line in capture.splitlines():
+        yield line, msgspec.json.decode(line, type=_Record).ts
+
+
+class _Live:
+    """The rows as they stand, drawn again where they changed."""
+
+    def __init__(self) -> None:
+        size = shutil.get_terminal_size()
+        self._colour = coloured()
+        self._screen = LiveText(sys.stdout, width=size.columns, height=size.lines)
+
+    def show(self, session: Session, _change: Change) -> None:
+        self._screen.show(
+            line for row in rows(session.transcript) for line in (*row_lines(row, colour=self._colour), "")
+        )
+
+    def end(self) -> None:
+        pass
+
+
+class _Plain:
+    """What each change adds, one after another."""
+
+    def __init__(self) -> None:
+        self._open: Message | None = None
+
+    def show(self, _session: Session, change: Change) -> None:
+        message = change.target
+        if not isinstance(message, Message):
+            return
+        name = f"{message.type.replace('_', ' ')} {visible_line(message.message_id)}"
+        match change.content:
+            case "appended":
+                if self._open is not message:
+                    self._begin(message, name)
+                if isinstance(change.block, v2.TextContent):
+                    sys.stdout.write(visible(change.block.text))
+            case "replaced":
+                self._begin(message, f"{name} {'now reads' if message.corrected else 'whole'}")
+                sys.stdout.write(visible(message.text))
+            case "cleared":
+                self.end()
+                print(f"[{name} is withdrawn]\n")
+            case _:
+                pass
+
+    def _begin(self, message: Message, words: str) -> None:
+        self.end()
+        print(f"[{words}]")
+        self._open = message
+
+    def end(self) -> None:
+        if self._open is not None:
+            print("\n")
+        self._open = None
