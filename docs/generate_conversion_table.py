@@ -17,9 +17,10 @@ HEAD: Final = """<!-- Written by docs/generate_conversion_table.py from twofold.
 
 # What v1 can carry of v2
 
-Every v2 update, field by field and state by state: whether v1 can say it, what each policy does, and the reason that the
-error or loss record gives. [Serving v1 clients](serving-v1-clients.md) explains the policies. Rule numbers are those of
-[the numbered rules](protocol-revisions.md#the-rules); "RFD step 5" is the source document's own sentence on v1.
+Every v2 update, field by field and state by state: whether v1 can say it, what each policy does, and the reason that
+the error or loss record gives. [Serving v1 clients](serving-v1-clients.md) explains the policies. Rule numbers are
+those of [the numbered rules](protocol-revisions.md#the-rules); "RFD step 5" is the source document's own sentence on
+v1.
 
 | update | field | state | v1 can say it | `strict` | `mark` | reason | rule |
 | --- | --- | --- | --- | --- | --- | --- | --- |

@@ -1,4 +1,5 @@
-"""Traffic of real agents folds, replays, and is not doubled by a reload (tests/captures/README.md says what each does)."""
+"""Traffic of real agents folds, replays, and is not doubled by a reload (tests/captures/README.md says what each
+does)."""
 
 import json
 import re

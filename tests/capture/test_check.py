@@ -62,7 +62,10 @@ def test_an_unknown_word_without_an_underscore_is_found_and_one_with_is_not(upda
     ("update", "path"),
     [
         ({**TOOL, "locations": [{"path": "a.txt"}]}, "$.locations[0].path"),
-        ({**TOOL, "content": [{"type": "diff", "changes": [{"operation": "move", "path": "/a", "oldPath": "b"}]}]}, "$.content[0].changes[0].oldPath"),
+        (
+            {**TOOL, "content": [{"type": "diff", "changes": [{"operation": "move", "path": "/a", "oldPath": "b"}]}]},
+            "$.content[0].changes[0].oldPath",
+        ),
         ({"sessionUpdate": "terminal_update", "terminalId": "x", "cwd": "./here"}, "$.cwd"),
     ],
 )
@@ -79,7 +82,10 @@ def test_absolute_paths_of_every_system_are_fine(path: str) -> None:
     ("update", "path"),
     [
         ({**text("m"), "content": {"type": "image", "data": "?", "mimeType": "image/png"}}, "$.content.data"),
-        ({**text("m"), "content": {"type": "resource", "resource": {"uri": "file:///a", "blob": "a"}}}, "$.content.resource.blob"),
+        (
+            {**text("m"), "content": {"type": "resource", "resource": {"uri": "file:///a", "blob": "a"}}},
+            "$.content.resource.blob",
+        ),
         ({"sessionUpdate": "terminal_output_chunk", "terminalId": "x", "data": "abc"}, "$.data"),
         ({"sessionUpdate": "terminal_update", "terminalId": "x", "output": {"data": "a b"}}, "$.output.data"),
     ],

@@ -16,10 +16,16 @@ def convert(to: Version, *lines: Any, **options: Any) -> tuple[list[Any], list[L
     converter = Converter(to, **options)
     raw = [line if isinstance(line, bytes | LineTooLong) else json.dumps(line).encode() for line in lines]
     results = [*converter.feed(raw), *converter.finish()]
-    return [json.loads(one) for one in results if isinstance(one, bytes)], [one for one in results if not isinstance(one, bytes)]
+    return [json.loads(one) for one in results if isinstance(one, bytes)], [
+        one for one in results if not isinstance(one, bytes)
+    ]
 
 
-WHOLE = {"sessionUpdate": "agent_message", "messageId": "m", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}
+WHOLE = {
+    "sessionUpdate": "agent_message",
+    "messageId": "m",
+    "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}],
+}
 CHUNKS = [{"sessionUpdate": "agent_message_chunk", "messageId": "m", "content": block} for block in WHOLE["content"]]
 
 
@@ -36,7 +42,14 @@ def record(update: Any) -> dict[str, Any]:
 
 
 def trace(update: Any) -> dict[str, Any]:
-    return {"type": "notification", "ts": 1, "from": "Agent", "to": "Client", "method": "session/update", "params": params(update)}
+    return {
+        "type": "notification",
+        "ts": 1,
+        "from": "Agent",
+        "to": "Client",
+        "method": "session/update",
+        "params": params(update),
+    }
 
 
 @pytest.mark.parametrize("envelope", [lambda update: update, params, message, record, trace])
@@ -88,13 +101,22 @@ def test_to_v2_untagged_chunks_fail_strictly_and_get_ids_otherwise() -> None:
 
 
 def test_to_v2_prompts_and_answers_become_updates_in_the_envelope_of_their_request() -> None:
-    prompt = {"jsonrpc": "2.0", "id": 1, "method": "session/prompt", "params": {"sessionId": "s", "prompt": [{"type": "text", "text": "Hi"}]}}
+    prompt = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "session/prompt",
+        "params": {"sessionId": "s", "prompt": [{"type": "text", "text": "Hi"}]},
+    }
     answer = {"jsonrpc": "2.0", "id": 1, "result": {"stopReason": "end_turn"}}
     in_records = [{"dir": dir_, "line": json.dumps(one)} for dir_, one in (("c2a", prompt), ("a2c", answer))]
     for stream in ([prompt, answer], in_records):
         sent, said = convert(2, *stream, policy="mark")
         inner = [json.loads(one["line"]) if "line" in one else one for one in sent]
-        assert [one["params"]["update"]["sessionUpdate"] for one in inner] == ["user_message", "state_update", "state_update"]
+        assert [one["params"]["update"]["sessionUpdate"] for one in inner] == [
+            "user_message",
+            "state_update",
+            "state_update",
+        ]
         assert inner[0]["params"]["update"]["content"] == [{"type": "text", "text": "Hi"}]
         assert inner[2]["params"]["update"]["stopReason"] == "end_turn"
         assert all(one["params"]["sessionId"] == "s" for one in inner)
@@ -102,7 +124,12 @@ def test_to_v2_prompts_and_answers_become_updates_in_the_envelope_of_their_reque
 
 
 def test_each_session_has_a_memory_of_its_own_and_a_replay_begins_a_new_one() -> None:
-    resume = {"jsonrpc": "2.0", "id": 1, "method": "session/resume", "params": {"sessionId": "s", "replayFrom": {"type": "start"}}}
+    resume = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "session/resume",
+        "params": {"sessionId": "s", "replayFrom": {"type": "start"}},
+    }
     other = {**message(WHOLE), "params": {**params(WHOLE), "sessionId": "t"}}
     sent, said = convert(1, message(WHOLE), other, resume, message(WHOLE))
     assert len(sent) == 6
@@ -135,7 +162,8 @@ def test_the_example_session_shows_a_v1_reader_its_final_text_and_two_marks() ->
 
 @pytest.mark.rule("W-1", "W-2", "W-3")
 @pytest.mark.parametrize(
-    "name", sorted(path.stem for path in CAPTURES.glob("*.jsonl") if "-v2-" not in path.stem and "init" not in path.stem)
+    "name",
+    sorted(path.stem for path in CAPTURES.glob("*.jsonl") if "-v2-" not in path.stem and "init" not in path.stem),
 )
 def test_a_v1_capture_converted_to_v2_folds_to_what_it_folds_to_itself(name: str) -> None:
     lines = (CAPTURES / f"{name}.jsonl").read_bytes().splitlines()

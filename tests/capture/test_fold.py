@@ -110,7 +110,9 @@ def line(message: dict[str, Any]) -> bytes:
     return json.dumps({"jsonrpc": "2.0", **message}).encode()
 
 
-RESUME = line({"id": 1, "method": "session/resume", "params": {"sessionId": "s", "cwd": "/", "replayFrom": {"type": "start"}}})
+RESUME = line(
+    {"id": 1, "method": "session/resume", "params": {"sessionId": "s", "cwd": "/", "replayFrom": {"type": "start"}}}
+)
 DONE = line({"id": 1, "result": {}})
 FAILED = line({"id": 1, "error": {"code": -32602, "message": "no"}})
 
@@ -121,7 +123,9 @@ def text(folder: Folder) -> list[str]:
 
 @pytest.mark.rule("P-5")
 def test_chunks_replayed_under_known_ids_double_nothing() -> None:
-    assert text(fold([update("Fog "), update("lifts."), RESUME, update("Fog lifts."), DONE, update(" Sail.")])) == ["Fog lifts. Sail."]
+    assert text(fold([update("Fog "), update("lifts."), RESUME, update("Fog lifts."), DONE, update(" Sail.")])) == [
+        "Fog lifts. Sail."
+    ]
 
 
 @pytest.mark.rule("P-5")
@@ -184,7 +188,9 @@ def test_what_v2_has_no_place_for_stays_in_the_timeline() -> None:
 
 
 def test_prompts_of_a_v1_client_can_be_shown() -> None:
-    prompt = line({"id": 5, "method": "session/prompt", "params": {"sessionId": "s", "prompt": [{"type": "text", "text": "Hi"}]}})
+    prompt = line(
+        {"id": 5, "method": "session/prompt", "params": {"sessionId": "s", "prompt": [{"type": "text", "text": "Hi"}]}}
+    )
     lines = [prompt, update("Hello.")]
     assert text(fold(lines, 1, prompts=True)) == ["Hi", "Hello."]
     assert text(fold(lines, 1)) == ["Hello."]
@@ -193,6 +199,8 @@ def test_prompts_of_a_v1_client_can_be_shown() -> None:
 
 def test_changes_are_told_with_their_session_and_line() -> None:
     told: list[tuple[Any, str, int]] = []
-    folder = Folder(on_change=lambda session, change, number: told.append((session.transcript.session_id, change.kind, number)))
+    folder = Folder(
+        on_change=lambda session, change, number: told.append((session.transcript.session_id, change.kind, number))
+    )
     folder.feed([update("a"), b"bad", update("b")])
     assert told == [("s", "created", 1), ("s", "appended", 3)]

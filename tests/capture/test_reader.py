@@ -32,7 +32,11 @@ def read(*values: Any, **options: Any) -> tuple[list[Any], Reader]:
         ([MESSAGE], "s", "$[0].params.update"),
         ({"dir": "a2c", "line": json.dumps(MESSAGE), "ts": 1}, "s", "$.params.update"),
         ({"dir": "a2c", "line": json.dumps(UPDATE)}, None, "$"),
-        ({"type": "notification", "from": "agent", "to": "client", "method": "session/update", "params": PARAMS}, "s", "$.params.update"),
+        (
+            {"type": "notification", "from": "agent", "to": "client", "method": "session/update", "params": PARAMS},
+            "s",
+            "$.params.update",
+        ),
         ({**MESSAGE, "extra": 1}, "s", "$.params.update"),
         ({**PARAMS, "_meta": {"a": 1}, "unknown": 2}, "s", "$.update"),
     ],
@@ -43,7 +47,9 @@ def test_every_envelope_gives_the_same_update(line: Any, session_id: str | None,
     assert reader.counts.updates == 1
     assert event.wrap is not None
     rewritten = event.wrap({**UPDATE, "messageId": "other"})
-    assert json.loads(json.dumps(line).replace('"m"', '"other"').replace('\\"m\\"', '\\"other\\"')) == _spaced(rewritten)
+    assert json.loads(json.dumps(line).replace('"m"', '"other"').replace('\\"m\\"', '\\"other\\"')) == _spaced(
+        rewritten
+    )
 
 
 def _spaced(line: Any) -> Any:
@@ -112,7 +118,10 @@ def test_answers_find_their_requests_though_both_sides_use_the_same_ids() -> Non
         {"dir": "a2c", "line": json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"stop": 1}})},
     )
     answers = [event for event in events if isinstance(event, Answered)]
-    assert [(answer.asked.method, answer.result) for answer in answers] == [(permission, {"outcome": 1}), (ask, {"stop": 1})]
+    assert [(answer.asked.method, answer.result) for answer in answers] == [
+        (permission, {"outcome": 1}),
+        (ask, {"stop": 1}),
+    ]
 
 
 def test_an_id_that_is_a_string_is_not_the_number_that_looks_like_it() -> None:
@@ -124,7 +133,11 @@ def test_an_id_that_is_a_string_is_not_the_number_that_looks_like_it() -> None:
 
 
 def initialize(result: Any) -> tuple[Any, Any]:
-    return {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {}}, {"jsonrpc": "2.0", "id": 0, "result": result}
+    return {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {}}, {
+        "jsonrpc": "2.0",
+        "id": 0,
+        "result": result,
+    }
 
 
 @pytest.mark.parametrize(
@@ -159,7 +172,14 @@ def test_untagged_chunks_are_read_by_the_version_and_a_hint_says_so() -> None:
 
 
 def test_a_trace_counts_a_message_once_and_leaves_mcp_alone() -> None:
-    agent = {"type": "notification", "protocol": "acp", "from": "Agent", "to": "Proxy(0)", "method": "session/update", "params": PARAMS}
+    agent = {
+        "type": "notification",
+        "protocol": "acp",
+        "from": "Agent",
+        "to": "Proxy(0)",
+        "method": "session/update",
+        "params": PARAMS,
+    }
     events, reader = read(
         agent,
         {**agent, "from": "Proxy(0)", "to": "Client"},

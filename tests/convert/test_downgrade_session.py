@@ -24,11 +24,13 @@ def run(policy: Policy, *stream: dict[str, Any], finish: bool = True) -> tuple[l
     results = [converter.update(v2.read_update(update)) for update in stream]
     if finish:
         results.append(converter.finish())
-    return [to_json(one) for result in results for one in result.updates], [loss for result in results for loss in result.losses]
+    return [to_json(one) for result in results for one in result.updates], [
+        loss for result in results for loss in result.losses
+    ]
 
 
-def tool(tool_call_id: str = "t", **fields: Any) -> dict[str, Any]:
-    return {"sessionUpdate": "tool_call_update", "toolCallId": tool_call_id, **fields}
+def tool(**fields: Any) -> dict[str, Any]:
+    return {"sessionUpdate": "tool_call_update", "toolCallId": "t", **fields}
 
 
 def said(words: str) -> dict[str, Any]:
@@ -49,7 +51,15 @@ def output(data: bytes, terminal_id: str = "x") -> dict[str, Any]:
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_first_sight_creates_a_v1_tool_call_and_later_updates_change_it(policy: Policy) -> None:
-    first = tool(title="Read", kind="read", status="pending", rawInput={"a": None}, locations=[{"path": "/a", "line": 1}], _meta={"k": 1}, unknown=True)
+    first = tool(
+        title="Read",
+        kind="read",
+        status="pending",
+        rawInput={"a": None},
+        locations=[{"path": "/a", "line": 1}],
+        _meta={"k": 1},
+        unknown=True,
+    )
     later = tool(status="completed", content=[said("x")])
     sent, losses = run(policy, first, later)
     assert sent == [{**first, "sessionUpdate": "tool_call"}, later]
@@ -94,7 +104,9 @@ def test_clearing_what_v1_never_had_is_no_loss(policy: Policy) -> None:
 
 
 @pytest.mark.parametrize(("field", "held", "default"), [("kind", "read", "other"), ("status", "failed", "pending")])
-def test_a_reset_to_the_default_fails_strictly_and_is_said_as_the_default_otherwise(field: str, held: str, default: str) -> None:
+def test_a_reset_to_the_default_fails_strictly_and_is_said_as_the_default_otherwise(
+    field: str, held: str, default: str
+) -> None:
     stream = tool(title="T", **{field: held}), tool(**{field: None})
     assert [loss.path for loss in run(Policy.STRICT, *stream)[1]] == [f"$.{field}"]
     sent, losses = run(Policy.MARK, *stream)
@@ -111,7 +123,9 @@ def test_a_reset_to_the_default_fails_strictly_and_is_said_as_the_default_otherw
         ("kind", "_acme", "other"),
     ],
 )
-def test_words_that_v1_lacks_fail_strictly_and_become_the_nearest_otherwise(field: str, word: str, nearest: str | None) -> None:
+def test_words_that_v1_lacks_fail_strictly_and_become_the_nearest_otherwise(
+    field: str, word: str, nearest: str | None
+) -> None:
     sent, losses = run(Policy.STRICT, tool(title="T"), tool(**{field: word}))
     assert len(sent) == len(losses) == 1
     sent, losses = run(Policy.MARK, tool(title="T"), tool(**{field: word}))
@@ -145,7 +159,9 @@ def test_a_status_takes_the_waiting_content_with_it() -> None:
     stream = [tool(title="T"), more("a" * 100), more("b"), tool(status="completed")]
     results = [converter.update(v2.read_update(update)) for update in stream]
     assert results[2].updates == ()
-    assert [to_json(one) for one in results[3].updates] == [tool(status="completed", content=[said("a" * 100), said("b")])]
+    assert [to_json(one) for one in results[3].updates] == [
+        tool(status="completed", content=[said("a" * 100), said("b")])
+    ]
     assert not converter.pending
 
 
@@ -153,9 +169,9 @@ def test_a_flush_sends_what_waits_once() -> None:
     converter = Downgrader()
     for update in (tool(title="T"), more("a" * 100), more("b")):
         converter.update(v2.read_update(update))
-    assert converter.pending
+    waiting = converter.pending
     assert [to_json(one) for one in converter.flush().updates] == [tool(content=[said("a" * 100), said("b")])]
-    assert not converter.pending
+    assert (waiting, converter.pending) == (True, False)
     assert converter.flush().updates == ()
 
 
@@ -168,7 +184,16 @@ def test_a_tool_call_that_is_first_seen_through_a_chunk_is_created_with_it() -> 
 def test_a_tool_call_whose_creation_failed_is_created_whole_by_the_next_update() -> None:
     sent, losses = run(Policy.STRICT, tool(title="T", name="n", status="cancelled", rawInput=1), tool(rawOutput=2))
     assert sent == [
-        {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "T", "name": "n", "kind": "other", "status": "failed", "rawInput": 1, "rawOutput": 2}
+        {
+            "sessionUpdate": "tool_call",
+            "toolCallId": "t",
+            "title": "T",
+            "name": "n",
+            "kind": "other",
+            "status": "failed",
+            "rawInput": 1,
+            "rawOutput": 2,
+        }
     ]
     assert [loss.path for loss in losses] == ["$.status"]
 
@@ -211,19 +236,31 @@ def test_terminal_output_that_came_before_the_reference_is_shown_too() -> None:
 
 def test_output_is_sent_when_grown_by_half_and_a_rewritten_snapshot_at_once() -> None:
     def snapshot(data: bytes) -> dict[str, Any]:
-        return {"sessionUpdate": "terminal_update", "terminalId": "x", "output": {"data": base64.b64encode(data).decode()}}
+        return {
+            "sessionUpdate": "terminal_update",
+            "terminalId": "x",
+            "output": {"data": base64.b64encode(data).decode()},
+        }
 
     converter = Downgrader(policy=Policy.MARK)
     converter.update(v2.read_update(tool(title="T", content=[{"type": "terminal", "terminalId": "x"}])))
     counts = [
         len(converter.update(v2.read_update(update)).updates)
-        for update in (snapshot(b"a" * 100), snapshot(b"a" * 101), snapshot(b"secret gone"), output(b"!"), output(b"!" * 90))
+        for update in (
+            snapshot(b"a" * 100),
+            snapshot(b"a" * 101),
+            snapshot(b"secret gone"),
+            output(b"!"),
+            output(b"!" * 90),
+        )
     ]
     assert counts == [1, 0, 1, 0, 1]
 
 
 def test_output_cannot_end_the_fence_that_it_stands_in() -> None:
-    sent, _ = run(Policy.MARK, tool(title="T", content=[{"type": "terminal", "terminalId": "x"}]), output(b"```\n# forged"))
+    sent, _ = run(
+        Policy.MARK, tool(title="T", content=[{"type": "terminal", "terminalId": "x"}]), output(b"```\n# forged")
+    )
     assert shown(sent[-1]).startswith("````\n")
 
 
@@ -234,7 +271,10 @@ def test_a_terminal_that_no_tool_call_shows_is_a_loss_at_the_end() -> None:
 
 
 def test_many_small_outputs_stay_linear() -> None:
-    stream = [tool(title="T", content=[{"type": "terminal", "terminalId": "x"}]), *(output(b"0123456789\n") for _ in range(2000))]
+    stream = [
+        tool(title="T", content=[{"type": "terminal", "terminalId": "x"}]),
+        *(output(b"0123456789\n") for _ in range(2000)),
+    ]
     sent, _ = run(Policy.MARK, *stream)
     assert sum(len(json.dumps(one)) for one in sent) < 5 * len(json.dumps(sent[-1]))
 
@@ -256,7 +296,11 @@ def test_a_v1_diff_survives_the_way_to_v2_and_back(old: str | None, new: str) ->
 
 def test_a_patch_that_may_leave_lines_out_becomes_text() -> None:
     patch = "--- a/x\n+++ b/x\n@@ -10,2 +10,2 @@\n a\n-b\n+c\n"
-    diff = {"type": "diff", "changes": [{"operation": "modify", "path": "/x"}], "patch": {"format": "git_patch", "text": patch}}
+    diff = {
+        "type": "diff",
+        "changes": [{"operation": "modify", "path": "/x"}],
+        "patch": {"format": "git_patch", "text": patch},
+    }
     sent, losses = run(Policy.STRICT, tool(title="T", content=[diff]))
     assert sent[0]["content"] == [said(f"```diff\n{patch.rstrip()}\n```")]
     assert [(loss.path, loss.sent) for loss in losses] == [("$.content[0]", "text")]
@@ -264,7 +308,11 @@ def test_a_patch_that_may_leave_lines_out_becomes_text() -> None:
 
 def test_an_added_file_is_a_v1_diff_whoever_wrote_the_patch() -> None:
     patch = "diff --git a/x b/x\nnew file mode 100644\n--- /dev/null\n+++ b/x\n@@ -0,0 +1,2 @@\n+a\n+b\n"
-    diff = {"type": "diff", "changes": [{"operation": "add", "path": "/x", "fileType": "text"}], "patch": {"format": "git_patch", "text": patch}}
+    diff = {
+        "type": "diff",
+        "changes": [{"operation": "add", "path": "/x", "fileType": "text"}],
+        "patch": {"format": "git_patch", "text": patch},
+    }
     sent, losses = run(Policy.STRICT, tool(title="T", content=[diff]))
     assert sent[0]["content"] == [{"type": "diff", "path": "/x", "newText": "a\nb\n"}]
     assert losses == []
@@ -280,18 +328,26 @@ def test_a_diff_without_a_patch_names_its_changes() -> None:
 
 
 def entries(*statuses: str, priority: str = "high") -> list[dict[str, Any]]:
-    return [{"content": f"step {number}", "priority": priority, "status": status} for number, status in enumerate(statuses)]
+    return [
+        {"content": f"step {number}", "priority": priority, "status": status} for number, status in enumerate(statuses)
+    ]
 
 
 def plan(plan_id: str = "p", *statuses: str, **fields: Any) -> dict[str, Any]:
-    return {"sessionUpdate": "plan_update", "plan": {"type": "items", "planId": plan_id, "entries": entries(*statuses)}, **fields}
+    return {
+        "sessionUpdate": "plan_update",
+        "plan": {"type": "items", "planId": plan_id, "entries": entries(*statuses)},
+        **fields,
+    }
 
 
 @pytest.mark.rule("W-3")
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_plan_is_carried_and_comes_back_the_same(policy: Policy) -> None:
     sent, losses = run(policy, plan("p", "pending", "completed", _meta={"k": 1}, unknown=1))
-    assert sent == [{"sessionUpdate": "plan", "entries": entries("pending", "completed"), "_meta": {"k": 1}, "unknown": 1}]
+    assert sent == [
+        {"sessionUpdate": "plan", "entries": entries("pending", "completed"), "_meta": {"k": 1}, "unknown": 1}
+    ]
     assert losses == []
     source = {"sessionUpdate": "plan", "entries": entries("pending"), "_meta": {"k": 1}, "x": 2}
     assert [to_json(one) for one in downgrade(upgrade(v1.read_update(source)))] == [source]
@@ -339,12 +395,21 @@ def test_a_cleared_cost_cannot_be_said() -> None:
 
 
 def test_commands_and_options_lose_v2s_names_and_come_back_the_same() -> None:
-    commands = {"sessionUpdate": "available_commands_update", "availableCommands": [{"name": "n", "description": "d", "input": {"hint": "h", "x": 1}, "y": 2}]}
+    commands = {
+        "sessionUpdate": "available_commands_update",
+        "availableCommands": [{"name": "n", "description": "d", "input": {"hint": "h", "x": 1}, "y": 2}],
+    }
     options = {
         "sessionUpdate": "config_option_update",
         "configOptions": [
             {"type": "boolean", "id": "b", "name": "B", "currentValue": True, "category": "mode"},
-            {"type": "select", "id": "s", "name": "S", "currentValue": "a", "options": [{"group": "g", "name": "G", "options": [{"value": "a", "name": "A"}]}]},
+            {
+                "type": "select",
+                "id": "s",
+                "name": "S",
+                "currentValue": "a",
+                "options": [{"group": "g", "name": "G", "options": [{"value": "a", "name": "A"}]}],
+            },
         ],
     }
     for source in (commands, options):
@@ -353,7 +418,10 @@ def test_commands_and_options_lose_v2s_names_and_come_back_the_same() -> None:
 
 def test_commands_and_options_of_unknown_types() -> None:
     command = {"type": "command", "name": "n", "description": "d"}
-    update = {"sessionUpdate": "available_commands_update", "availableCommands": [command, {"type": "_acme", "name": "n", "description": "d"}]}
+    update = {
+        "sessionUpdate": "available_commands_update",
+        "availableCommands": [command, {"type": "_acme", "name": "n", "description": "d"}],
+    }
     assert run(Policy.STRICT, update)[0] == []
     sent, losses = run(Policy.MARK, update)
     assert sent[0]["availableCommands"] == [{"name": "n", "description": "d"}]
@@ -475,7 +543,12 @@ def _showcase() -> list[tuple[dict[str, Any], ...]]:
         ({"sessionUpdate": "plan_update", "plan": {"type": "items", "planId": "p", "entries": [], "_meta": {"k": 1}}},),
         ({"sessionUpdate": "state_update", "state": "idle"},),
         ({**usage, "cost": {"amount": 1, "currency": "USD"}}, {**usage, "cost": None}),
-        ({"sessionUpdate": "available_commands_update", "availableCommands": [{"type": "_x", "name": "n", "description": "d"}]},),
+        (
+            {
+                "sessionUpdate": "available_commands_update",
+                "availableCommands": [{"type": "_x", "name": "n", "description": "d"}],
+            },
+        ),
         ({"sessionUpdate": "config_option_update", "configOptions": [{"type": "_x", "configId": "c", "name": "n"}]},),
         ({"sessionUpdate": "notice", "severity": "info", "title": "t"},),
         ({"sessionUpdate": "compaction_update", "compactionId": "c", "status": "completed"},),
@@ -525,7 +598,11 @@ def test_v1_captures_come_back_from_v2_as_they_were_where_nothing_was_lost() -> 
         for update in updates:
             upgraded = upgrader.update(v1.read_update(update))
             back = [one for two in upgraded.updates for one in converter.update(two).updates]
-            if upgraded.losses or update["sessionUpdate"] not in ("user_message_chunk", "agent_message_chunk", "agent_thought_chunk"):
+            if upgraded.losses or update["sessionUpdate"] not in (
+                "user_message_chunk",
+                "agent_message_chunk",
+                "agent_thought_chunk",
+            ):
                 continue
             (one,) = (to_json(found) for found in back)
             if "messageId" not in update:

@@ -146,12 +146,17 @@ def test_the_answer_to_a_younger_prompt_does_not_end_a_run() -> None:
 
 
 @pytest.mark.rule("W-2")
-@given(st.lists(st.tuples(st.sampled_from(["user_message", "agent_message", "agent_thought"]), st.sampled_from([None, 0, 1, 2]))))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["user_message", "agent_message", "agent_thought"]), st.sampled_from([None, 0, 1, 2]))
+    )
+)
 def test_made_up_ids_never_equal_an_id_the_agent_used_even_later(stream: list[tuple[str, int | None]]) -> None:
     """An agent that happens to use the very ids that are made up here: taken from a first run over the same stream."""
     scout = Upgrader()
     made = [ids(scout, [chunk(kind, "x")])[0] for kind, tag in stream if tag is None] or ["untagged-1"]
-    upgrader, agent_ids = Upgrader(), {}
+    upgrader = Upgrader()
+    agent_ids: dict[tuple[str, str], str] = {}
     groups: dict[str, set[tuple[str, object]]] = {}
     for position, (kind, tag) in enumerate(stream):
         message_id = None if tag is None else str(made[tag % len(made)])
@@ -237,7 +242,10 @@ def test_the_one_plan_is_reported_under_one_fixed_id() -> None:
 
 @pytest.mark.rule("W-3")
 def test_commands_and_options_take_v2s_names() -> None:
-    commands = {"sessionUpdate": "available_commands_update", "availableCommands": [{"name": "n", "description": "d", "input": {"hint": "h", "x": 1}}]}
+    commands = {
+        "sessionUpdate": "available_commands_update",
+        "availableCommands": [{"name": "n", "description": "d", "input": {"hint": "h", "x": 1}}],
+    }
     assert to_json(upgrade(v1.read_update(commands)))["availableCommands"] == [
         {"type": "command", "name": "n", "description": "d", "input": {"type": "text", "hint": "h", "x": 1}}
     ]
@@ -311,7 +319,7 @@ def read_patch(patch: str) -> tuple[str, str]:
     """The old and new text of a patch with one hunk, read the plain way."""
     before: list[str] = []
     after: list[str] = []
-    head, _, body = patch.partition("@@\n")
+    _, _, body = patch.partition("@@\n")
     if not body:
         return "", ""
     targets: list[list[str]] = []
@@ -336,7 +344,12 @@ def test_git_applies_the_patch(tmp_path: Path, old: str | None, new: str) -> Non
     if old is not None:
         target.write_text(old)
     subprocess.run(
-        ["git", "apply", "-"], input=git_patch("notes.txt", old, new), text=True, cwd=tmp_path, check=True, capture_output=True
+        ["git", "apply", "-"],
+        input=git_patch("notes.txt", old, new),
+        text=True,
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
     )
     assert target.read_text() == new
 

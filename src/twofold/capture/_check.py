@@ -163,14 +163,17 @@ class Checker:
         for name in _PATHS.get(type(model), ()):
             value = getattr(model, name)
             if isinstance(value, str) and not _ABSOLUTE.match(value):
-                yield self._found(f"{path}.{_wire_name(model, name)}", "expected an absolute path, found a relative one")
+                yield self._found(
+                    f"{path}.{_wire_name(model, name)}", "expected an absolute path, found a relative one"
+                )
         if version == 2 and isinstance(model, v2.ToolCallLocation) and model.line == 0:
             yield self._found(f"{path}.line", "lines count from 1 in the newest revision, found 0")
         for (kind, name), words in _OPEN_WORDS.items():
             value = getattr(model, name) if type(model) is kind else UNSET
             if isinstance(value, str) and value not in words and not value.startswith("_"):
                 yield self._found(
-                    f"{path}.{_wire_name(model, name)}", "an unknown word without a leading underscore: those are ACP's own"
+                    f"{path}.{_wire_name(model, name)}",
+                    "an unknown word without a leading underscore: those are ACP's own",
                 )
 
 

@@ -12,7 +12,7 @@ from twofold.capture._reader import Answered, Asked, Event, Problem, Reader, Upd
 from twofold.convert import Downgrader, Loss, Policy, Upgraded, Upgrader, upgrade
 from twofold.exceptions import LineTooLong, Malformed, Unrepresentable
 from twofold.jsonrpc import dumps
-from twofold.wire import to_json, v1, v2
+from twofold.wire import to_json, v2
 
 __all__ = ["Converted", "Converter", "Lost"]
 
@@ -34,10 +34,10 @@ Converted: TypeAlias = bytes | Lost | Problem
 class Converter:
     """Converts captured lines to version ``to``, in order.
 
-    Only updates are converted; lines that hold none are the connection's, not the session's, and are left out. Updates that
-    are in the asked version already pass as they are. With ``strict`` (the default) everything that cannot be said in the
-    other version is a loss; with ``mark`` v1 readers are told of corrections, and v2 readers get made-up message ids and
-    the prompts that v1 has no update for.
+    Only updates are converted; lines that hold none are the connection's, not the session's, and are left out. Updates
+    that are in the asked version already pass as they are. With ``strict`` (the default) everything that cannot be
+    said in the other version is a loss; with ``mark`` v1 readers are told of corrections, and v2 readers get made-up
+    message ids and the prompts that v1 has no update for.
     """
 
     def __init__(self, to: Version, *, policy: Policy | str = Policy.STRICT, version: Version | None = None) -> None:
@@ -81,9 +81,7 @@ class Converter:
         match event:
             case Problem():
                 yield event
-            case Updated(wrap=None):
-                self._upgrader(event.session_id).permission_requested()
-            case Updated(session_id, update, version, path, wrap):
+            case Updated(session_id, update, version, path, wrap) if wrap is not None:
                 self._wraps[session_id] = wrap
                 if version == self._to:
                     yield dumps(wrap(to_json(update)))
@@ -100,7 +98,9 @@ class Converter:
             case _:
                 pass
 
-    def _downgraded(self, session_id: str | None, update: Any, wrap: Wrap, path: str, line: bytes) -> Iterator[Converted]:
+    def _downgraded(
+        self, session_id: str | None, update: Any, wrap: Wrap, path: str, line: bytes
+    ) -> Iterator[Converted]:
         converter = self._down.get(session_id)
         if converter is None:
             converter = self._down[session_id] = Downgrader(policy=self._policy)

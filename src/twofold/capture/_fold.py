@@ -74,7 +74,9 @@ class Session:
         if not self.transcript.version:
             self._take(replay)
             return None
-        return Problem(replay.asked.line, "$", f"{replay.asked.method} was never answered: what it replayed is not shown")
+        return Problem(
+            replay.asked.line, "$", f"{replay.asked.method} was never answered: what it replayed is not shown"
+        )
 
     def _take(self, replay: _Replay) -> list[Change]:
         if replay.tentative and not replay.reload.fresh.timeline:
@@ -104,8 +106,8 @@ class Folder:
     """Folds captured lines into sessions.
 
     Feed lines with :meth:`feed`, then call :meth:`finish`. Bad lines never stop it: each is in ``problems``, nothing of
-    it is applied, and the rest is folded. With ``prompts``, what a v1 client asked, which no v1 update reports, is shown as
-    user messages. ``on_change`` is called with the session, its changes, and the line number.
+    it is applied, and the rest is folded. With ``prompts``, what a v1 client asked, which no v1 update reports, is
+    shown as user messages. ``on_change`` is called with the session, its changes, and the line number.
     """
 
     def __init__(
@@ -186,9 +188,9 @@ class Folder:
                     session = self._session(session_id)
                     self._tell(session, session.asked(event, self.reader.version))
             case Answered():
-                session = self.sessions.get(session_id_of(event.asked.params))
-                if session is not None:
-                    self._tell(session, session.answered(event))
+                asked_in = self.sessions.get(session_id_of(event.asked.params))
+                if asked_in is not None:
+                    self._tell(asked_in, asked_in.answered(event))
 
     def _apply(self, session: Session, update: Any, version: Version, path: str) -> None:
         try:

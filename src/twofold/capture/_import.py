@@ -41,7 +41,8 @@ _captured: Final = msgspec.json.Decoder(_Captured)
 
 
 def raw_update(line: bytes) -> bytes | None:
-    """Give the bytes of the one update of a line, exactly as they stand there; ``None`` when that is not one line's business."""
+    """Give the bytes of the one update of a line, exactly as they stand there; ``None`` when that is not one line's
+    business."""
     for decode in (_message.decode, _params.decode):
         try:
             found: Any = decode(line)
@@ -58,8 +59,8 @@ def raw_update(line: bytes) -> bytes | None:
 class Importer:
     """Stores the sessions of captured lines in a journal, each after what the journal has of it already.
 
-    From a v1 agent it stores what the upgrading converter makes of the updates, the prompts as user messages, marked as of
-    origin ``v1``. ``name`` is the session of lines that name none.
+    From a v1 agent it stores what the upgrading converter makes of the updates, the prompts as user messages, marked
+    as of origin ``v1``. ``name`` is the session of lines that name none.
     """
 
     def __init__(

@@ -69,8 +69,8 @@ class Problem(Struct, frozen=True, gc=False):
 class Updated(Struct, frozen=True):
     """An update of a session (``None``: the line does not say which), in the version spoken.
 
-    ``wrap`` puts another update, as plain JSON values, into the envelope that this one came in; ``None`` for a tool call
-    that a permission request shows: no line is about that alone.
+    ``wrap`` puts another update, as plain JSON values, into the envelope that this one came in; ``None`` for a tool
+    call that a permission request shows: no line is about that alone.
     """
 
     session_id: str | None
@@ -124,8 +124,8 @@ class Reader:
     """Reads a stream of captured lines, in order, as events.
 
     The protocol version is that of the ``initialize`` answer in the stream, or ``version`` when given; before anything
-    is known it is ``default``. An answer of 2 without ``info`` is not v2: reported, and read as 1. With ``lenient``, bad items
-    and bad ``_meta`` values are left out of an update and reported (U-6).
+    is known it is ``default``. An answer of 2 without ``info`` is not v2: reported, and read as 1. With ``lenient``,
+    bad items and bad ``_meta`` values are left out of an update and reported (U-6).
     """
 
     def __init__(self, *, version: Version | None = None, default: Version = 2, lenient: bool = False) -> None:
@@ -224,7 +224,14 @@ class Reader:
         def said(params: Any) -> Any:
             shared = {name: event[name] for name in ("ts", "protocol", "session") if name in event}
             return wrap(
-                {"type": "notification", **shared, "from": "Agent", "to": "Client", "method": "session/update", "params": params}
+                {
+                    "type": "notification",
+                    **shared,
+                    "from": "Agent",
+                    "to": "Client",
+                    "method": "session/update",
+                    "params": params,
+                }
             )
 
         if event.get("protocol", "acp") != "acp" or (kind != "response" and str(sender).lower().startswith("proxy")):

@@ -10,10 +10,9 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
-from twofold.capture import Session
 from twofold.cli._output import coloured, in_place
-from twofold.fold import Change, Message
-from twofold.view import LiveText, row_lines, rows, visible, visible_line
+from twofold.fold import Change, Message, Transcript
+from twofold.view import LiveRows, LiveText, Row, row_lines, visible, visible_line
 from twofold.wire import v2
 
 __all__ = ["Player", "player", "timed"]
@@ -22,7 +21,7 @@ __all__ = ["Player", "player", "timed"]
 class Player(Protocol):
     """What changes are shown by."""
 
-    def show(self, session: Session, change: Change, /) -> None:
+    def show(self, transcript: Transcript, change: Change, /) -> None:
         """Show one change."""
 
     def end(self) -> None:
@@ -51,11 +50,14 @@ class _Live:
         size = shutil.get_terminal_size()
         self._colour = coloured()
         self._screen = LiveText(sys.stdout, width=size.columns, height=size.lines)
+        self._rows: dict[int, LiveRows] = {}
+        self._lines: dict[int, tuple[Row, list[str]]] = {}
 
-    def show(self, session: Session, _change: Change) -> None:
-        self._screen.show(
-            line for row in rows(session.transcript) for line in (*row_lines(row, colour=self._colour), "")
-        )
+    def show(self, transcript: Transcript, _change: Change) -> None:
+        rows = self._rows.setdefault(id(transcript), LiveRows(transcript)).now()
+        held = {id(row): self._lines.get(id(row)) or (row, [*row_lines(row, colour=self._colour), ""]) for row in rows}
+        self._lines = held
+        self._screen.show(line for _, lines in held.values() for line in lines)
 
     def end(self) -> None:
         pass
@@ -67,7 +69,7 @@ class _Plain:
     def __init__(self) -> None:
         self._open: Message | None = None
 
-    def show(self, _session: Session, change: Change) -> None:
+    def show(self, _transcript: Transcript, change: Change) -> None:
         message = change.target
         if not isinstance(message, Message):
             return

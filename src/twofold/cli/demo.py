@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     print("An agent at work, as a client of ACP v2 sees it. Watch the answers.\n", flush=True)
     screen = player()
-    folder = Folder(on_change=lambda session, change, _line: screen.show(session, change))
+    folder = Folder(on_change=lambda session, change, _line: screen.show(session.transcript, change))
     pauses = sys.stdout.isatty() and not arguments.fast
     began = time.monotonic()
     for line, at in timed(harbour()):

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 from twofold.cli._arguments import REVISIONS, Command, add_input, version_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from twofold.cli._arguments import Commands
-    from twofold.journal import Journal
+    from twofold.fold import Transcript
+    from twofold.journal import EntityKind, Journal
 
 __all__ = ["add"]
 
-TYPES = ("user_message", "agent_message", "agent_thought", "tool_call", "terminal")
+TYPES: Sequence[EntityKind] = ("user_message", "agent_message", "agent_thought", "tool_call", "terminal")
 
 
 def add(commands: Commands) -> None:
@@ -30,10 +31,12 @@ def add(commands: Commands) -> None:
     jobs = group.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Command)
 
     job = _job(jobs, "import", _import, "store captured traffic; the file is made if it is not there")
-    job.add_argument("journal", metavar="JOURNAL")
+    job.add_argument("journal", metavar="JOURNAL", help="the journal")
     add_input(job)
     job.add_argument("--session", metavar="ID", help="the session of lines that name none (default: the file's name)")
-    job.add_argument("--revision", choices=REVISIONS, default=REVISIONS[0], help="by whose rules new sessions are folded")
+    job.add_argument(
+        "--revision", choices=REVISIONS, default=REVISIONS[0], help="by whose rules new sessions are folded"
+    )
     job.add_argument("--keep-superseded", action="store_true", help="do not erase what was replaced or taken back")
 
     job = _job(jobs, "export", _export, "print sessions as lines that fold to the same state")
@@ -74,7 +77,7 @@ def _job(jobs: Commands, name: str, run: object, help: str) -> Command:
 
 
 def _of_journal(job: Command, *, session: str | None = None) -> None:
-    job.add_argument("journal", metavar="JOURNAL")
+    job.add_argument("journal", metavar="JOURNAL", help="the journal")
     if session is not None:
         job.add_argument("--session", metavar="ID", help=session)
 
@@ -108,6 +111,7 @@ def _import(journal: Journal, arguments: argparse.Namespace) -> int:
 
     from twofold.capture import Importer
     from twofold.cli._input import problem_line, read_lines
+    from twofold.plaintext import visible_line
 
     status = 0
     for name, lines in read_lines(arguments.files):
@@ -121,7 +125,7 @@ def _import(journal: Journal, arguments: argparse.Namespace) -> int:
             print(problem_line(name, problem), file=sys.stderr)
             status = 1
         importer.finish()
-        print(f"{name}: {importer.stored} records stored", file=sys.stderr)
+        print(f"{visible_line(name)}: {importer.stored} records stored", file=sys.stderr)
     return status
 
 
@@ -160,7 +164,7 @@ def _show(journal: Journal, arguments: argparse.Namespace) -> int:
             status = 1
         if loaded.not_replayed:
             count = len(loaded.not_replayed)
-            print(f"The agent did not replay {count} earlier message{'s' if count > 1 else ''} or tool calls: not shown.\n")
+            print(f"The agent did not replay all of it: {count} earlier messages or tool calls are not shown.\n")
     return status
 
 
@@ -192,11 +196,7 @@ def _redact(journal: Journal, arguments: argparse.Namespace) -> int:
     from twofold.plaintext import visible_line
 
     transcript = journal.load(arguments.session).transcript
-    kinds = [arguments.type] if arguments.type else [
-        *(kind for kind in TYPES[:3] if transcript.message(kind, arguments.message)),  # type: ignore[arg-type]
-        *(["tool_call"] if transcript.tool_call(arguments.message) else []),
-        *(["terminal"] if transcript.terminal(arguments.message) else []),
-    ]
+    kinds = [kind for kind in TYPES if arguments.type in (None, kind) and _holds(transcript, kind, arguments.message)]
     what = visible_line(f'"{arguments.message}" of session "{arguments.session}"')
     if not kinds:
         print(f"twofold: there is no {what}", file=sys.stderr)
@@ -208,6 +208,14 @@ def _redact(journal: Journal, arguments: argparse.Namespace) -> int:
         return 1
     appended = journal.redact(arguments.session, kinds[0], arguments.message)
     return _erased(appended.erasure, f"{kinds[0]} {what}")
+
+
+def _holds(transcript: Transcript, kind: EntityKind, id: str) -> bool:
+    if kind == "tool_call":
+        return transcript.tool_call(id) is not None
+    if kind == "terminal":
+        return transcript.terminal(id) is not None
+    return transcript.message(kind, id) is not None
 
 
 def _delete(journal: Journal, arguments: argparse.Namespace) -> int:

@@ -18,8 +18,8 @@ Carry: TypeAlias = Literal["yes", "when", "no"]
 class Rule(Struct, frozen=True, gc=False):
     """One cell of the table.
 
-    ``carry`` says whether v1 can say it (``when``: under the condition in ``strict``), ``strict`` and ``mark`` what each
-    policy does, ``reason`` the sentence of the error or loss record where it cannot be said, ``clause`` the rule.
+    ``carry`` says whether v1 can say it (``when``: under the condition in ``strict``), ``strict`` and ``mark`` what
+    each policy does, ``reason`` the sentence of the error or loss record where it cannot be said, ``clause`` the rule.
     """
 
     key: str
@@ -39,7 +39,15 @@ _TOOL: Final = "tool_call_update"
 
 CARRY: Final[Sequence[Rule]] = (
     # Messages (V-1 … V-8)
-    Rule("chunk", _CHUNK, "(all)", "value", "yes", "the v1 chunk of the same type: same messageId, content, _meta", clause="V-1"),
+    Rule(
+        "chunk",
+        _CHUNK,
+        "(all)",
+        "value",
+        "yes",
+        "the v1 chunk of the same type: same messageId, content, _meta",
+        clause="V-1",
+    ),
     Rule(
         "message.content.value",
         _WHOLE,
@@ -56,7 +64,7 @@ CARRY: Final[Sequence[Rule]] = (
         "value, content sent before",
         "no",
         "fails",
-        "what is held already or extends it: only the rest is sent; else a visible mark, then the content under a new id",
+        "content that extends what is held: the rest is sent; else a visible mark, then the content under a new id",
         "content was sent to the v1 client before, and v1 cannot replace it",
         "V-3, V-8",
     ),
@@ -127,7 +135,15 @@ CARRY: Final[Sequence[Rule]] = (
         "V-4, V-8",
     ),
     # Content blocks, wherever they stand (V-7)
-    Rule("block", "(any)", "content block", "text, image, audio, resource_link, resource", "yes", "the same block, unknown extras too", clause="V-7"),
+    Rule(
+        "block",
+        "(any)",
+        "content block",
+        "text, image, audio, resource_link, resource",
+        "yes",
+        "the same block, unknown extras too",
+        clause="V-7",
+    ),
     Rule(
         "block.unknown",
         "(any)",
@@ -178,7 +194,14 @@ CARRY: Final[Sequence[Rule]] = (
         "the rest is carried; a loss record",
         "the update clears the field, and v1 cannot clear it",
     ),
-    Rule("tool.scalar.null.unheld", _TOOL, "name, title, rawInput, rawOutput, _meta", "null, nothing held", "yes", "left out: there is nothing to clear"),
+    Rule(
+        "tool.scalar.null.unheld",
+        _TOOL,
+        "name, title, rawInput, rawOutput, _meta",
+        "null, nothing held",
+        "yes",
+        "left out: there is nothing to clear",
+    ),
     Rule(
         "tool.reset",
         _TOOL,
@@ -236,7 +259,7 @@ CARRY: Final[Sequence[Rule]] = (
         "content: terminal",
         "value",
         "when",
-        "text with the command, the output without control sequences, and how it ended; never a v1 terminal; a loss record",
+        "text: the command, the output without control sequences, how it ended; never a v1 terminal; a loss record",
         reason="a v1 terminal is the client's own: the agent's is shown as text",
     ),
     Rule(
@@ -318,7 +341,16 @@ CARRY: Final[Sequence[Rule]] = (
         "one v1 plan with the entries of all plans, in order of first sight; a loss record",
         "v1 has one plan a session, and this is another one",
     ),
-    Rule("plan.unknown", "plan_update", "plan", "unknown type", "no", "fails", reason="v1 has no plan of this type", clause="V-7"),
+    Rule(
+        "plan.unknown",
+        "plan_update",
+        "plan",
+        "unknown type",
+        "no",
+        "fails",
+        reason="v1 has no plan of this type",
+        clause="V-7",
+    ),
     Rule(
         "plan.entry.word",
         "plan_update",
@@ -326,7 +358,7 @@ CARRY: Final[Sequence[Rule]] = (
         "cancelled, a word v1 does not have",
         "no",
         "fails",
-        "an unknown priority is carried as medium; an entry with a cancelled or unknown status is left out; a loss record",
+        "an unknown priority becomes medium; an entry with a cancelled or unknown status is left out; a loss record",
         "v1 has no priority or status of this name",
         "V-7",
     ),
@@ -373,7 +405,14 @@ CARRY: Final[Sequence[Rule]] = (
         "v1 has no command of this type",
         "V-7",
     ),
-    Rule("config", "config_option_update", "configOptions", "select, boolean", "yes", "the same with id for configId, group for groupId"),
+    Rule(
+        "config",
+        "config_option_update",
+        "configOptions",
+        "select, boolean",
+        "yes",
+        "the same with id for configId, group for groupId",
+    ),
     Rule(
         "config.unknown",
         "config_option_update",

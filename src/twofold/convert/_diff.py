@@ -69,7 +69,9 @@ def _body(before: list[str], after: list[str]) -> Iterator[str]:
         yield from _marked("-", old)
         yield from _marked("+", new)
     else:
-        for kind, old_start, old_end, new_start, new_end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        for kind, old_start, old_end, new_start, new_end in SequenceMatcher(
+            None, old, new, autojunk=False
+        ).get_opcodes():
             if kind == "equal":
                 yield from _marked(" ", old[old_start:old_end])
             else:

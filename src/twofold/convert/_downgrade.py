@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
+from enum import StrEnum
 from typing import Any, ClassVar, Final, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType
@@ -25,7 +25,7 @@ CORRECTED: Final = "*An earlier message was corrected. What follows replaces it.
 WITHDRAWN: Final = "*An earlier message was withdrawn. What it said no longer counts.*"
 
 
-class Policy(str, Enum):
+class Policy(StrEnum):
     """What to do where v1 cannot say it: ``strict`` fails (V-5), ``mark`` tells the v1 user (V-8)."""
 
     STRICT = "strict"
@@ -68,7 +68,8 @@ def downgrade(update: v2.SessionUpdate) -> Sequence[v1.SessionUpdate]:
     """Convert one v2 update by itself, strictly: the RFD's step 5 to the letter (V-1, V-2, V-4, V-7).
 
     For a whole message it holds only when the v1 side has received nothing for that message: one update by itself
-    cannot know that (V-3), a :class:`Downgrader` does. A tool call update is one of a tool call that was created before.
+    cannot know that (V-3), a :class:`Downgrader` does. A tool call update is one of a tool call that was created
+    before.
     Raises :class:`~twofold.exceptions.Unrepresentable` for everything else.
     """
     notes = _notes(update, strict=True)
@@ -277,7 +278,9 @@ class Downgrader:
         sent.meta = sent.meta or bool(update.meta)
         return Downgraded(_chunks(chunk, sent.v1_id, [block_of(part) for part in rest], update.meta or UNSET, update))
 
-    def _marked(self, update: v2.MessageUpdate, chunk: Chunk, sent: _Sent, fresh: list[Part], notes: Notes) -> Downgraded:
+    def _marked(
+        self, update: v2.MessageUpdate, chunk: Chunk, sent: _Sent, fresh: list[Part], notes: Notes
+    ) -> Downgraded:
         """Delivered content changed: say so, then send the new content under a new id that stands for the message."""
         old = sent.v1_id
         sent.v1_id = self._free_id(chunk, update.message_id)
@@ -329,7 +332,11 @@ def _carried(block: v2.ContentBlock, path: str, notes: Notes) -> None:
 
 
 def _chunks(
-    chunk: Chunk, v1_id: str, content: Sequence[v2.ContentBlock], meta: dict[str, Any] | UnsetType, update: v2.MessageUpdate
+    chunk: Chunk,
+    v1_id: str,
+    content: Sequence[v2.ContentBlock],
+    meta: dict[str, Any] | UnsetType,
+    update: v2.MessageUpdate,
 ) -> tuple[Any, ...]:
     return tuple(chunk(message_id=v1_id, content=block, meta=meta, extra=update.extra) for block in content)
 

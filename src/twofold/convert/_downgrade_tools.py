@@ -1,7 +1,7 @@
 """Tool calls and terminals of v2 as v1 tool calls.
 
-v1 lists replace, so a streamed list is sent again whole, and must not be sent again for every piece: it goes out when it
-has grown by half, together with a status, or at a flush. What is sent altogether stays linear in what came.
+v1 lists replace, so a streamed list is sent again whole, and must not be sent again for every piece: it goes out when
+it has grown by half, together with a status, or at a flush. What is sent altogether stays linear in what came.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from msgspec import UNSET
 
-from twofold.convert._diff import WHOLE_FILE, texts_of
+from twofold.convert._diff import texts_of
 from twofold.convert._loss import Loss
 from twofold.convert._notes import Notes
 from twofold.fold import Terminal, ToolCall, Transcript
@@ -25,7 +25,13 @@ _KINDS: Final = ("read", "edit", "delete", "move", "search", "execute", "think",
 _STATUSES: Final = ("pending", "in_progress", "completed", "failed")
 _NEAREST_STATUS: Final = {"paused": "in_progress", "cancelled": "failed"}
 _DEFAULT_TITLE: Final = "Tool call"
-_SCALARS: Final = {"name": "name", "title": "title", "raw_input": "rawInput", "raw_output": "rawOutput", "meta": "_meta"}
+_SCALARS: Final = {
+    "name": "name",
+    "title": "title",
+    "raw_input": "rawInput",
+    "raw_output": "rawOutput",
+    "meta": "_meta",
+}
 
 
 class ToolCalls:
@@ -82,7 +88,12 @@ class ToolCalls:
 
     def terminal(self, update: v2.TerminalUpdate | v2.TerminalOutputChunk, notes: Notes) -> Sequence[v1.SessionUpdate]:
         """Convert what a terminal reports: text in the tool calls that show it."""
-        for name, path in (("cwd", "$.cwd"), ("size", "$.size"), ("capabilities", "$.capabilities"), ("meta", "$._meta")):
+        for name, path in (
+            ("cwd", "$.cwd"),
+            ("size", "$.size"),
+            ("capabilities", "$.capabilities"),
+            ("meta", "$._meta"),
+        ):
             if getattr(update, name, UNSET) not in (UNSET, None):
                 notes.note("terminal.fields", path)
         if update.extra is not UNSET:
@@ -102,7 +113,9 @@ class ToolCalls:
         updates: list[v1.SessionUpdate] = []
         for tool_call_id in self._shows.get(terminal.terminal_id, ()):
             call = self._call(tool_call_id)
-            updates += self._grown(call, notes) if grew else self._say(call, {"content": self._items(call, notes)}, notes)
+            updates += (
+                self._grown(call, notes) if grew else self._say(call, {"content": self._items(call, notes)}, notes)
+            )
         return updates
 
     def flush(self, notes: Notes) -> Sequence[v1.SessionUpdate]:
@@ -174,7 +187,9 @@ class ToolCalls:
                 fields = {**self._standing(call), **fields}
             if "title" not in fields:
                 fields["title"] = call.name or _DEFAULT_TITLE
-                notes.note("tool.title.first", "$.title", "the tool's name" if call.name else f"the words “{_DEFAULT_TITLE}”")
+                notes.note(
+                    "tool.title.first", "$.title", "the tool's name" if call.name else f"the words “{_DEFAULT_TITLE}”"
+                )
             update: Any = v1.ToolCall(tool_call_id=call.tool_call_id, **fields)
         else:
             update = v1.ToolCallUpdate(tool_call_id=call.tool_call_id, **fields)
@@ -223,7 +238,11 @@ class ToolCalls:
         texts = texts_of(diff)
         if texts is not None:
             file, old, new = texts
-            return [v1.Diff(path=file, old_text=UNSET if old is None else old, new_text=new, meta=diff.meta, extra=diff.extra)]
+            return [
+                v1.Diff(
+                    path=file, old_text=UNSET if old is None else old, new_text=new, meta=diff.meta, extra=diff.extra
+                )
+            ]
         notes.note("tool.item.patch", path, "text")
         if isinstance(diff.patch, v2.DiffPatch):
             words = _fenced(diff.patch.text.rstrip("\n"), "diff")
@@ -245,7 +264,9 @@ class ToolCalls:
             lines.append(f"[exit {status.exit_code}]" if isinstance(status.exit_code, int) else "[ended]")
         if not lines:
             return []
-        return [v1.Content(content=v2.TextContent(text=_fenced("\n".join(lines), "")), meta=item.meta, extra=item.extra)]
+        return [
+            v1.Content(content=v2.TextContent(text=_fenced("\n".join(lines), "")), meta=item.meta, extra=item.extra)
+        ]
 
     # When v1 is told
 

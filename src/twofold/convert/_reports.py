@@ -72,7 +72,7 @@ def available_commands(update: v2.AvailableCommandsUpdate, notes: Notes) -> v1.A
         if not isinstance(command, v2.Command):
             notes.lose("commands.unknown", f"$.availableCommands[{index}].type")
             continue
-        input_: v1.UnstructuredCommandInput | None | UnsetType = UNSET
+        input_: v1.UnstructuredCommandInput | UnsetType | None = UNSET
         if command.input is None:
             input_ = None
         elif isinstance(command.input, v2.TextCommandInput):

@@ -10,7 +10,7 @@ from msgspec import UNSET, Struct, UnsetType
 from twofold.convert._diff import WHOLE_FILE, git_patch
 from twofold.convert._loss import Loss
 from twofold.exceptions import Malformed, Unrepresentable
-from twofold.wire import Kept, to_json, v1, v2
+from twofold.wire import to_json, v1, v2
 
 __all__ = ["FROM_PROMPT", "PLAN_ID", "Upgraded", "Upgrader", "upgrade"]
 
@@ -40,9 +40,13 @@ def upgrade(update: v1.SessionUpdate) -> v2.SessionUpdate:
         case v1.AgentMessageChunk() | v1.AgentThoughtChunk() | v1.UserMessageChunk():
             if not isinstance(update.message_id, str):
                 raise Unrepresentable(
-                    _kind(update), id=None, path="$.messageId", reason="v2 needs a messageId, and this v1 chunk has none"
+                    _kind(update),
+                    id=None,
+                    path="$.messageId",
+                    reason="v2 needs a messageId, and this v1 chunk has none",
                 )
-            return _chunk(update, update.message_id)
+            chunk: v2.SessionUpdate = _chunk(update, update.message_id)
+            return chunk
         case v1.ToolCall() | v1.ToolCallUpdate():
             for index, item in enumerate(update.content or ()):
                 if isinstance(item, v1.Terminal):
@@ -67,7 +71,9 @@ def upgrade(update: v1.SessionUpdate) -> v2.SessionUpdate:
                 raise Unrepresentable(_kind(update), id=None, path=error.path, reason=reason) from None
             return v2.ConfigOptionUpdate(config_options=options, meta=update.meta, extra=update.extra)
         case v1.CurrentModeUpdate():
-            raise Unrepresentable(_kind(update), id=None, path="$", reason="v2 has configuration options in place of modes")
+            raise Unrepresentable(
+                _kind(update), id=None, path="$", reason="v2 has configuration options in place of modes"
+            )
         case v1.UsageUpdate():
             # In v1 null says the same as nothing; in v2 it would clear the cost.
             cost = UNSET if update.cost is None else update.cost
@@ -96,7 +102,9 @@ class Upgrader:
 
     def __init__(self) -> None:
         self._run: tuple[type[v1.ContentChunk], str] | None = None  # the open run of untagged chunks, and its id
-        self._seen: set[tuple[type[v1.ContentChunk] | None, str]] = set()  # messages, tool calls and plans by first sight
+        self._seen: set[tuple[type[v1.ContentChunk] | None, str]] = (
+            set()
+        )  # messages, tool calls and plans by first sight
         self._ids: set[str] = set()  # all message ids of the agent
         self._made: dict[str, str] = {}  # ids made up here → what an agent's message of that id is called instead
         self._run_count = 0
@@ -187,7 +195,9 @@ class Upgrader:
         if isinstance(chunk.message_id, str):
             self._ids.add(chunk.message_id)
             self._sight(kind, chunk.message_id)
-            if chunk.message_id in self._made:  # the agent came to use an id that was made up here: its message is another
+            if (
+                chunk.message_id in self._made
+            ):  # the agent came to use an id that was made up here: its message is another
                 if not self._made[chunk.message_id]:
                     self._made[chunk.message_id] = self._new_id()
                 return self._made[chunk.message_id]
@@ -216,7 +226,7 @@ def _or(value: T | UnsetType, default: T) -> T:
     return default if isinstance(value, UnsetType) else value
 
 
-def _said(value: T | None | UnsetType) -> T | UnsetType:
+def _said(value: T | UnsetType | None) -> T | UnsetType:
     """In v1 tool calls ``null`` says the same as nothing; in v2 it would clear the field."""
     return UNSET if value is None else value
 
@@ -263,7 +273,7 @@ def _location(location: v1.ToolCallLocation) -> v2.ToolCallLocation:
 
 
 def _command(command: v1.AvailableCommand) -> v2.AvailableCommand:
-    input_: v2.TextCommandInput | None | UnsetType = UNSET
+    input_: v2.TextCommandInput | UnsetType | None = UNSET
     if command.input is None:
         input_ = None
     elif not isinstance(command.input, UnsetType):
