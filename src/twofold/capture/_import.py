@@ -56,6 +56,18 @@ def raw_update(line: bytes) -> bytes | None:
     return line.strip() if line.lstrip()[:1] == b"{" else None
 
 
+class _Replay:
+    """A replay that was asked for. One that is ``tentative`` is none until something of the conversation comes."""
+
+    __slots__ = ("begun", "key", "reports", "tentative")
+
+    def __init__(self, key: tuple[str, object], *, tentative: bool) -> None:
+        self.key = key
+        self.tentative = tentative
+        self.begun = False
+        self.reports: list[tuple[Origin, bytes]] = []
+
+
 class Importer:
     """Stores the sessions of captured lines in a journal, each after what the journal has of it already.
 
@@ -76,7 +88,7 @@ class Importer:
         self._waiting: dict[str, tuple[Origin, list[bytes]]] = {}
         self._positions: dict[str, int] = {}
         self._upgraders: dict[str, Upgrader] = {}
-        self._replays: dict[str, tuple[Asked, bool]] = {}  # asked for, and whether its first update has come
+        self._replays: dict[str, _Replay] = {}
 
     def feed(self, lines: Iterable[bytes | LineTooLong]) -> Iterator[Problem]:
         """Store lines, in order, and give their problems."""
@@ -90,8 +102,8 @@ class Importer:
 
     def finish(self) -> None:
         """Store what waits; a replay that was never answered has failed."""
-        for session, (_, begun) in list(self._replays.items()):
-            self._end_replay(session, begun, ok=False)
+        for session in list(self._replays):
+            self._end_replay(session, ok=False)
         for session in list(self._waiting):
             self._flush(session)
 
@@ -115,15 +127,13 @@ class Importer:
                 if asked.method == "session/prompt":
                     for said in self._upgrader(session).prompt_answered(asked.key, stop_reason_of(event)):
                         self._put(session, "v1", v2.encode(said))
-                elif session in self._replays and self._replays[session][0].key == asked.key:
-                    self._end_replay(session, self._replays[session][1], ok=ok)
+                elif session in self._replays and self._replays[session].key == asked.key:
+                    self._end_replay(session, ok=ok)
 
     def _update(self, session: str, update: Any, version: Version, line: bytes, *, exact: bool) -> None:
         replay = self._replays.get(session)
-        if replay is not None and not replay[1] and not _report(update):
-            self._flush(session)
-            self._positions[session] = self._journal.begin_replay(session, self._position(session)).position
-            self._replays[session] = (replay[0], True)
+        if replay is not None and not replay.begun and not (replay.tentative and _report(update)):
+            self._begin_replay(session, replay)
         if version == 2:
             raw = raw_update(line) if exact and line.lstrip()[:1] == b"{" else None
             self._put(session, "agent", v2.encode(update) if raw is None else raw)
@@ -144,15 +154,29 @@ class Importer:
                 asked.method == "session/load" or self.reader.version == 1 or from_start(asked.params)
             ):
                 self._upgraders[session] = self._upgrader(session).restarted()
-                self._replays[session] = (asked, False)
+                tentative = asked.method == "session/resume" and self.reader.version == 1
+                self._replays[session] = _Replay(asked.key, tentative=tentative)
             case _:
                 pass
 
-    def _end_replay(self, session: str, begun: bool, *, ok: bool) -> None:
+    def _begin_replay(self, session: str, replay: _Replay) -> None:
+        self._flush(session)
+        self._positions[session] = self._journal.begin_replay(session, self._position(session)).position
+        replay.begun = True
+        for origin, raw in replay.reports:
+            self._put(session, origin, raw)
+
+    def _end_replay(self, session: str, *, ok: bool) -> None:
+        replay = self._replays[session]
+        if not replay.begun and not replay.tentative and ok:
+            self._begin_replay(session, replay)  # the agent was asked for all that it holds, and holds nothing
         del self._replays[session]
-        if begun:  # an agent that replayed nothing has taken nothing back
-            self._flush(session)
-            self._positions[session] = self._journal.end_replay(session, self._position(session), ok=ok).position
+        if not replay.begun:
+            for origin, raw in replay.reports:
+                self._put(session, origin, raw)
+            return
+        self._flush(session)
+        self._positions[session] = self._journal.end_replay(session, self._position(session), ok=ok).position
 
     def _upgrader(self, session: str) -> Upgrader:
         return self._upgraders.setdefault(session, Upgrader())
@@ -166,6 +190,10 @@ class Importer:
         return position
 
     def _put(self, session: str, origin: Origin, raw: bytes) -> None:
+        replay = self._replays.get(session)
+        if replay is not None and not replay.begun:  # it is still to be seen whether this is part of a replay
+            replay.reports.append((origin, raw))
+            return
         held = self._waiting.get(session)
         if held is not None and (held[0] != origin or len(held[1]) >= BATCH):
             self._flush(session)
