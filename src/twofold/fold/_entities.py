@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar, overload
+from typing import Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar, cast, overload
 
 from msgspec import UNSET, UnsetType
 
@@ -77,7 +77,7 @@ class View(Sequence[T], Generic[Item, T]):
         return len(self._held)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, (View, list, tuple)) and same(list(self), list(other))
+        return isinstance(other, (View, list, tuple)) and same(list(self), list(cast(Iterable[Any], other)))
 
     def __repr__(self) -> str:
         return f"<view of {len(self._held)}>"
@@ -127,7 +127,7 @@ class _Held:
     EMPTIES: ClassVar[Mapping[str, Any]] = {}
     """The plain patch fields, as named here and on the update, with what they start as and ``null`` goes back to."""
 
-    OWN: ClassVar[frozenset[str]] = frozenset()
+    _KNOWN: ClassVar[frozenset[str]] = frozenset()
     """The wire names of the fields that a whole update of this entity knows."""
 
     def __init__(self) -> None:
@@ -192,24 +192,24 @@ class _Held:
 
     def _chunk_fields(self) -> Kept | UnsetType:
         """Give the unknown fields that only a chunk can say: a whole update has known fields of these names."""
-        return _kept({name: value for name, value in self.extra.items() if name in self.OWN})
+        return _kept({name: value for name, value in self.extra.items() if name in self._KNOWN})
 
     def _update_fields(self) -> Kept | UnsetType:
         """Give the unknown fields that a whole update can say."""
-        return _kept({name: value for name, value in self.extra.items() if name not in self.OWN})
+        return _kept({name: value for name, value in self.extra.items() if name not in self._KNOWN})
 
     def _forget_chunk_fields(self) -> list[str]:
         """Let the fields that only a chunk can say go, with the content that chunks brought. Returns their names."""
-        gone = [name for name in self.extra if name in self.OWN]
+        gone = [name for name in self.extra if name in self._KNOWN]
         if gone:
-            self._extra = {name: value for name, value in self.extra.items() if name not in self.OWN} or None
+            self._extra = {name: value for name, value in self.extra.items() if name not in self._KNOWN} or None
         return gone
 
     def _extended(self, members: dict[str, Any]) -> dict[str, Any]:
         """Add ``_meta`` and unknown fields to the JSON form; what could be taken for known stands under ``extra``."""
         if self._meta is not None:
             members["_meta"] = to_json(self._meta)
-        known = {*members, *self.OWN, "extra"}
+        known = {*members, *self._KNOWN, "extra"}
         hidden: dict[str, Any] = {}
         for name, value in self.extra.items():
             (hidden if name in known else members)[name] = to_json(value)
@@ -244,8 +244,12 @@ class _Listing(_Held, Generic[Item]):
         """Replace the content whole (F-3, F-4)."""
         if same(parts, self._parts):
             return "kept"
+        self._note(parts)
         self._parts[:] = parts  # in place: views stay live
         return "replaced" if parts else "cleared"
+
+    def _note(self, parts: list[Item]) -> None:
+        """Note what has to be noted before other content takes the place of what is held."""
 
 
 class Message(_Listing[Part]):
@@ -253,7 +257,7 @@ class Message(_Listing[Part]):
 
     __slots__ = ("_joined", "_joined_parts", "corrected", "message_id", "type", "withdrawn")
 
-    OWN = _names(v2.MessageUpdate)
+    _KNOWN = _names(v2.MessageUpdate)
 
     def __init__(self, type: MessageType, message_id: str) -> None:
         super().__init__()
@@ -294,14 +298,11 @@ class Message(_Listing[Part]):
             {"type": self.type, "messageId": self.message_id, "content": [to_json(block) for block in self.content]}
         )
 
-    def _replace(self, parts: list[Part]) -> ChangedContent:
-        shown = bool(self._parts)
-        corrected = self.corrected or (shown and bool(parts) and not same(joined(parts), joined(self._parts)))
-        done = super()._replace(parts)
-        if done != "kept":
-            self._joined, self._joined_parts = "", 0
-            self.withdrawn, self.corrected = shown and not parts, corrected
-        return done
+    def _note(self, parts: list[Part]) -> None:
+        if self._parts and parts and not self.corrected:
+            self.corrected = not same(joined(parts), joined(self._parts))
+        self.withdrawn = not parts
+        self._joined, self._joined_parts = "", 0
 
 
 def joined(parts: Iterable[Part]) -> list[Part]:
@@ -346,7 +347,7 @@ class ToolCall(_Listing[v2.ToolCallContent]):
         "raw_output": UNSET,
         "capabilities": None,
     }
-    OWN = _names(v2.ToolCallUpdate)
+    _KNOWN = _names(v2.ToolCallUpdate)
 
     def __init__(self, tool_call_id: str) -> None:
         super().__init__()
@@ -412,7 +413,7 @@ class Terminal(_Held):
         "size": None,
         "capabilities": None,
     }
-    OWN = _names(v2.TerminalUpdate)
+    _KNOWN = _names(v2.TerminalUpdate)
 
     def __init__(self, terminal_id: str) -> None:
         super().__init__()
@@ -532,7 +533,7 @@ class Compaction(_Listing[Part]):
     __slots__ = ("compaction_id", "error", "status")
 
     EMPTIES: ClassVar[Mapping[str, Any]] = {"status": "in_progress", "error": None}
-    OWN = _names(v2.CompactionUpdate)
+    _KNOWN = _names(v2.CompactionUpdate)
 
     def __init__(self, compaction_id: str) -> None:
         super().__init__()
@@ -571,7 +572,7 @@ class SessionInfo(_Held):
     __slots__ = ("title", "updated_at")
 
     EMPTIES: ClassVar[Mapping[str, Any]] = {"title": None, "updated_at": None}
-    OWN = _names(v2.SessionInfoUpdate)
+    _KNOWN = _names(v2.SessionInfoUpdate)
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,5 +1,8 @@
 """(transcript, update) → change. One session's exact state after every update (F-1 … F-13)."""
 
+# pyright: reportPrivateUsage=false
+# The entities are closed to everyone else; this module is what changes them.
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -194,7 +197,7 @@ class Transcript:
             ("configOptions", self._config_options),
             ("sessionInfo", self.session_info),
         ):
-            held = {} if update is None else to_json(update)
+            held: dict[str, Any] = {} if update is None else to_json(update)
             held.pop("sessionUpdate", None)
             if held:
                 members[name] = held
@@ -299,6 +302,8 @@ class Transcript:
                 return self._agent_messages
             case "agent_thought":
                 return self._agent_thoughts
+            case _:
+                assert_never(type)
 
     def _append(self, held: dict[str, Message], message_type: MessageType, update: v2.ContentChunk) -> Change:
         """F-5, F-7: a chunk appends its one block, and creates the message that it is the first of.
@@ -352,7 +357,7 @@ class Transcript:
         done: ChangedContent = "kept" if content is None else target._replace(content)
         target._set(values)
         if done == "cleared":
-            fields += target._forget_chunk_fields()
+            fields += [name for name in target._forget_chunk_fields() if name not in fields]
         if created:
             held[key] = target
             self._timeline.append(target)
