@@ -133,6 +133,7 @@ class Reader:
         self._lenient = lenient
         self.version: Version = version or default
         self.counts = Counts()
+        self._agreed = version is not None  # whether the version is known, and not only assumed
         self._asked: dict[tuple[str, object], Asked] = {}
 
     def read(self, line: bytes, number: int) -> Iterator[Event]:
@@ -291,6 +292,7 @@ class Reader:
                 "$.result.info",
                 'the agent answers protocolVersion 2 without the required "info", so it does not speak v2; read as v1',
             )
+        self._agreed = True
         if self._given is None:
             self.version = 2 if is_v2 else 1
 
@@ -320,7 +322,7 @@ class Reader:
 
     def _problem(self, number: int, error: Malformed) -> Problem:
         problem = Problem.of(number, error)
-        if self.version == 2 and self._given is None and error.path.endswith("messageId") and error.found == "nothing":
+        if self.version == 2 and not self._agreed and error.path.endswith("messageId") and error.found == "nothing":
             hint = f"{problem.message} (ACP v1 traffic may omit it: is this v1?)"
             return Problem(number, problem.path, hint)
         return problem
