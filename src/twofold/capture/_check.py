@@ -15,7 +15,7 @@ from msgspec import UNSET
 
 from twofold.capture._reader import Answered, Asked, Event, Problem, Reader, Updated, Version
 from twofold.exceptions import LineTooLong
-from twofold.wire import Model, Other, v1, v2
+from twofold.wire import Model, Other, is_array, v1, v2
 
 __all__ = ["Checker"]
 
@@ -210,6 +210,6 @@ def _models(value: Any, path: str) -> Iterator[tuple[str, Model]]:
                 held = getattr(value, name)
                 if isinstance(held, (Model, list, tuple)):
                     yield from _models(held, f"{path}.{wire_name}")
-    elif isinstance(value, (list, tuple)):
+    elif is_array(value):
         for index, item in enumerate(value):
             yield from _models(item, f"{path}[{index}]")

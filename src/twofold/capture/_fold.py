@@ -9,7 +9,7 @@ from twofold.capture._reader import Answered, Asked, Event, Problem, Reader, Upd
 from twofold.convert import Loss, Upgrader
 from twofold.exceptions import LineTooLong, Malformed
 from twofold.fold import Change, Reload, Revision, Transcript
-from twofold.wire import Kept, to_json, v1, v2
+from twofold.wire import Kept, is_object, to_json, v1, v2
 
 __all__ = ["Folder", "Session", "from_start", "prompt_of", "session_id_of", "stop_reason_of"]
 
@@ -124,7 +124,7 @@ class Folder:
         self.problems: list[Problem] = []
         self._on_change = on_change
         self._prompts = prompts
-        self._version = version
+        self._version: Version | None = version
         self._lenient = lenient
         self._number = 0
         self.reader = Reader(version=version, lenient=lenient)
@@ -210,7 +210,7 @@ _OPENING = ("session/load", "session/resume", "session/prompt")
 
 
 def session_id_of(params: Any) -> str | None:
-    session_id = params.get("sessionId") if isinstance(params, dict) else None
+    session_id = params.get("sessionId") if is_object(params) else None
     return session_id if isinstance(session_id, str) else None
 
 
@@ -224,13 +224,13 @@ def prompt_of(params: Any) -> Sequence[v2.ContentBlock] | None:
 def stop_reason_of(answered: Answered) -> str | None:
     if not answered.ok:
         return "error"
-    reason = answered.result.get("stopReason") if isinstance(answered.result, dict) else None
+    reason = answered.result.get("stopReason") if is_object(answered.result) else None
     return reason if isinstance(reason, str) else None
 
 
 def from_start(params: Any) -> bool:
-    cursor = params.get("replayFrom") if isinstance(params, dict) else None
-    return isinstance(cursor, dict) and cursor.get("type") == "start"
+    cursor = params.get("replayFrom") if is_object(params) else None
+    return is_object(cursor) and cursor.get("type") == "start"
 
 
 def _kept(update: Any) -> v2.OtherUpdate:

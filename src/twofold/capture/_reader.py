@@ -25,7 +25,7 @@ from twofold.jsonrpc import (
     loads,
     parse,
 )
-from twofold.wire import Skipped, v1, v2
+from twofold.wire import Skipped, is_object, v1, v2
 
 __all__ = [
     "Answered",
@@ -170,7 +170,7 @@ class Reader:
         value = loads(line)
         if isinstance(value, list):
             yield from self._message(line, value, number, sender, wrap)
-        elif not isinstance(value, dict):
+        elif not is_object(value):
             raise InvalidFrame("expected an object or an array, found a bare value")
         elif "jsonrpc" in value or ("method" in value and "type" not in value):
             yield from self._message(line, value, number, sender, wrap)
@@ -253,7 +253,7 @@ class Reader:
         asked = Asked((sender, dumps(id_)), method, params, number, said)
         self._asked[asked.key] = asked
         yield asked
-        if method == "session/request_permission" and isinstance(params, dict):
+        if method == "session/request_permission" and is_object(params):
             yield from self._permission(params, number)
 
     def _permission(self, params: dict[str, Any], number: int) -> Iterator[Event]:
@@ -264,10 +264,10 @@ class Reader:
         call, path = params.get("toolCall"), "$.params.toolCall"
         if self.version == 2:
             subject = params.get("subject")
-            if not isinstance(subject, dict) or subject.get("type") != "tool_call":
+            if not is_object(subject) or subject.get("type") != "tool_call":
                 return
             call, path = subject.get("toolCall"), "$.params.subject.toolCall"
-        if isinstance(call, dict):
+        if is_object(call):
             yield from self._update(session_id, {**call, "sessionUpdate": "tool_call_update"}, number, path, None)
 
     def _answer(self, sender: str, id_: object, ok: bool, result: Any, number: int, said: Wrap) -> Iterator[Event]:
@@ -282,10 +282,10 @@ class Reader:
         yield Answered(asked, ok, result, said)
 
     def _initialized(self, result: Any, number: int) -> Iterator[Event]:
-        answer = result if isinstance(result, dict) else {}
+        answer: dict[str, Any] = result if is_object(result) else {}
         version = answer.get("protocolVersion")
         claims_v2 = version == 2 and type(version) is int
-        is_v2 = claims_v2 and isinstance(answer.get("info"), dict)
+        is_v2 = claims_v2 and is_object(answer.get("info"))
         if claims_v2 and not is_v2:
             yield Problem(
                 number,

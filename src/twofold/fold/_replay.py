@@ -1,6 +1,5 @@
 """The inverse of the fold: the shortest list of updates that rebuilds a transcript (P-1 … P-3)."""
 
-# pyright: reportPrivateUsage=false
 # The entities are closed to everyone else; this module reads them as they are held.
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """(transcript, update) → change. One session's exact state after every update (F-1 … F-13)."""
 
-# pyright: reportPrivateUsage=false
 # The entities are closed to everyone else; this module is what changes them.
 
 from __future__ import annotations

@@ -4,7 +4,20 @@ Pick a version: ``wire.v1``, ``wire.v2``.
 """
 
 from twofold.wire._codec import Codec, encode
-from twofold.wire._model import UNSET, Kept, Model, Other, UnsetType, same, to_json
+from twofold.wire._model import UNSET, Kept, Model, Other, UnsetType, is_array, is_object, same, to_json
 from twofold.wire._read import Skipped
 
-__all__ = ["UNSET", "Codec", "Kept", "Model", "Other", "Skipped", "UnsetType", "encode", "same", "to_json"]
+__all__ = [
+    "UNSET",
+    "Codec",
+    "Kept",
+    "Model",
+    "Other",
+    "Skipped",
+    "UnsetType",
+    "encode",
+    "is_array",
+    "is_object",
+    "same",
+    "to_json",
+]

@@ -47,9 +47,7 @@ class Codec(Generic[Params, Update]):
         This is the quick way for the common line. What it declines, :func:`twofold.jsonrpc.parse` and
         :meth:`decode_params` look at in full.
         """
-        if len(line) > _SHALLOW and too_deep(
-            line
-        ):  # first: the decoder's recursion can be deeper than a thread's stack
+        if len(line) > _SHALLOW and too_deep(line):  # asked first: a thread's stack may end before the recursion does
             return None
         try:
             params: Params = self._decode_line(line).params

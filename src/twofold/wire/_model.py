@@ -85,6 +85,9 @@ class Model(
     def __eq__(self, other: object) -> bool:
         return same(self, other) if isinstance(other, Model) else NotImplemented
 
+    def __ne__(self, other: object) -> bool:  # Struct has one of its own, which would be found first
+        return not same(self, other) if isinstance(other, Model) else NotImplemented
+
     def __hash__(self) -> int:  # of what equal models have in common and is cheap to hash: type and strings
         held = (getattr(self, name) for name in self.__struct_fields__)
         return hash((type(self), *(value for value in held if isinstance(value, str))))

@@ -17,7 +17,7 @@ from msgspec import UNSET, Struct
 from twofold.exceptions import Malformed
 from twofold.wire._model import EXTRA, Kept, Model, Other, is_array, is_object, to_json
 
-__all__ = ["Reading", "Skipped", "found", "member", "model", "read", "shape"]
+__all__ = ["Reading", "Skipped", "found", "hook", "member", "model", "read", "shape"]
 
 
 class Skipped(Struct, frozen=True, gc=False):
@@ -175,7 +175,6 @@ def _array(item: inspect.Type, least: int) -> Reader:
             raise Malformed(path, expected=expected, found=found(value))
         items: list[Any] = []
         first_fault: Malformed | None = None
-        start = reading.mark()
         for index, entry in enumerate(value):
             before = reading.mark()
             try:
@@ -185,7 +184,6 @@ def _array(item: inspect.Type, least: int) -> Reader:
                 reading.skip(error)
                 first_fault = first_fault or error
         if first_fault is not None and not items:  # all bad: "cleared" is not what the sender said (U-6)
-            reading.forget(start)
             raise first_fault
         return items
 
@@ -306,6 +304,6 @@ def model(cls: type[Model]) -> Reader:
 def hook(type_: type, value: Any) -> Any:
     """Decode the types registered with :func:`shape` for the quick decoder; refusing sends the line to this reader."""
     reader = _shapes.get(type_)
-    if reader is None or type_ is Kept:
+    if reader is None:
         raise ValueError("kept elsewhere")
     return reader(value, "$", Reading())
