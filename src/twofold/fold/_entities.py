@@ -6,6 +6,8 @@ The fold changes them in place; everyone else reads. ``version`` counts the chan
 from __future__ import annotations
 
 import base64
+import binascii
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar, cast, overload
 
@@ -100,6 +102,11 @@ def block_of(part: Part) -> v2.ContentBlock:
     return v2.TextContent(text=part) if isinstance(part, str) else part
 
 
+def part_json(part: Part) -> dict[str, Any]:
+    """Give a held part as the JSON of its block."""
+    return {"type": "text", "text": part} if isinstance(part, str) else to_json(part)
+
+
 def joined_text(parts: Iterable[Part]) -> str:
     """Join the text of text blocks. Halves of a surrogate pair that meet become their character (U-8)."""
     return _paired(
@@ -160,7 +167,7 @@ class _Held:
             after = patched(held, patch, empty=empty)
             if not same(after, held):
                 values[name] = after
-                fields.append(_wire_name(update, name))
+                fields.append(_wire_name(type(update), name))
         if update.meta is not UNSET:
             meta = patched_meta(self._meta, update.meta, revision)
             if not same(meta, self._meta):
@@ -227,7 +234,8 @@ def _kept(members: dict[str, Any]) -> Kept | UnsetType:
     return Kept(members) if members else UNSET
 
 
-def _wire_name(update: Model, name: str) -> str:
+@functools.cache
+def _wire_name(update: type[Model], name: str) -> str:
     return update.__struct_encode_fields__[update.__struct_fields__.index(name)]
 
 
@@ -295,7 +303,7 @@ class Message(_Listing[Part]):
     def to_json(self) -> dict[str, Any]:
         """Give the message as plain JSON values, unknown fields beside the known."""
         return self._extended(
-            {"type": self.type, "messageId": self.message_id, "content": [to_json(block) for block in self.content]}
+            {"type": self.type, "messageId": self.message_id, "content": [part_json(part) for part in self._parts]}
         )
 
     def _note(self, parts: list[Part]) -> None:
@@ -307,9 +315,13 @@ class Message(_Listing[Part]):
 
 def joined(parts: Iterable[Part]) -> list[Part]:
     """Join neighbouring plain text (P-3): the parts are fewer, what they say is the same."""
+    try:
+        return [_paired("".join(held))] if (held := list(parts)) else []  # type: ignore[arg-type]  # text alone
+    except TypeError:
+        pass
     fewer: list[Part] = []
     run: list[str] = []
-    for part in parts:
+    for part in held:
         if isinstance(part, str):
             run.append(part)
             continue
@@ -494,7 +506,7 @@ def decoded(data: str, path: str) -> bytes:
     Raises :class:`~twofold.exceptions.Malformed` at ``path``.
     """
     try:
-        return base64.b64decode(data, validate=True)
+        return binascii.a2b_base64(data, strict_mode=True)
     except ValueError:  # binascii.Error is one
         raise Malformed(path, expected="base64", found="a string that is none") from None
 
@@ -559,7 +571,7 @@ class Compaction(_Listing[Part]):
         members: dict[str, Any] = {
             "compactionId": self.compaction_id,
             "status": self.status,
-            "summary": [to_json(block) for block in self.summary],
+            "summary": [part_json(part) for part in self._parts],
         }
         if self.error is not None:
             members["error"] = self.error

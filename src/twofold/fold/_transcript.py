@@ -227,57 +227,12 @@ class Transcript:
         Raises :class:`~twofold.exceptions.Malformed`, with the path in ``update``, for terminal output that is no
         base64. Whatever it raises, nothing changed then (U-6); only what a subscriber raises comes after the change.
         """
-        match update:
-            case AgentMessageChunk():
-                change = self._append(self._agent_messages, "agent_message", update)
-            case AgentThoughtChunk():
-                change = self._append(self._agent_thoughts, "agent_thought", update)
-            case UserMessageChunk():
-                change = self._append(self._user_messages, "user_message", update)
-            case AgentMessage():
-                change = self._upsert_message(self._agent_messages, "agent_message", update)
-            case AgentThought():
-                change = self._upsert_message(self._agent_thoughts, "agent_thought", update)
-            case UserMessage():
-                change = self._upsert_message(self._user_messages, "user_message", update)
-            case ToolCallUpdate():
-                items = None if update.content is UNSET else list(update.content or ())
-                change = self._upsert("tool_call", self._tool_calls, update.tool_call_id, ToolCall, update, items)
-            case ToolCallContentChunk():
-                change = self._append_item(
-                    "tool_call", self._tool_calls, update.tool_call_id, ToolCall, update, update.content
-                )
-            case TerminalUpdate():
-                change = self._upsert_terminal(update)
-            case TerminalOutputChunk():
-                change = self._append_output(update)
-            case PlanUpdate():
-                change = self._upsert_plan(update)
-            case StateUpdate():
-                change = self._hold("_state", "state", update)
-            case UsageUpdate():
-                change = self._report_usage(update)
-            case AvailableCommandsUpdate():
-                change = self._hold("_available_commands", "available_commands", update)
-            case ConfigOptionUpdate():
-                change = self._hold("_config_options", "config_options", update)
-            case SessionInfoUpdate():
-                change = self._patch_session_info(update)
-            case Notice():
-                self._notices.append(update)
-                change = Change("notice", update, True)
-            case CompactionUpdate():
-                parts = None if update.summary is UNSET else [part_of(block) for block in update.summary or ()]
-                change = self._upsert("compaction", self._compactions, update.compaction_id, Compaction, update, parts)
-            case CompactionSummaryChunk():
-                change = self._append_item(
-                    "compaction", self._compactions, update.compaction_id, Compaction, update, part_of(update.content)
-                )
-            case OtherUpdate():
-                self._timeline.append(update)
-                change = Change("other", update, True)
-            case _:
-                assert_never(update)
+        if type(update) is AgentMessageChunk:  # nearly all are of these two kinds; see _reduce for the rest
+            change = self._append(self._agent_messages, "agent_message", update)
+        elif type(update) is AgentThoughtChunk:
+            change = self._append(self._agent_thoughts, "agent_thought", update)
+        else:
+            change = self._reduce(update)
         if change is not NOTHING:
             self.version += 1
             subscribers = self._subscribers
@@ -288,6 +243,59 @@ class Transcript:
                     tell_rest(subscribers, callback, change)
                     raise
         return change
+
+    def _reduce(self, update: v2.SessionUpdate) -> Change:
+        match update:  # in the order of how often they come: each class pattern that fails costs time
+            case ToolCallUpdate():
+                items = None if update.content is UNSET else list(update.content or ())
+                return self._upsert("tool_call", self._tool_calls, update.tool_call_id, ToolCall, update, items)
+            case TerminalOutputChunk():
+                return self._append_output(update)
+            case UsageUpdate():
+                return self._report_usage(update)
+            case TerminalUpdate():
+                return self._upsert_terminal(update)
+            case StateUpdate():
+                return self._hold("_state", "state", update)
+            case AgentMessage():
+                return self._upsert_message(self._agent_messages, "agent_message", update)
+            case PlanUpdate():
+                return self._upsert_plan(update)
+            case UserMessage():
+                return self._upsert_message(self._user_messages, "user_message", update)
+            case ToolCallContentChunk():
+                return self._append_item(
+                    "tool_call", self._tool_calls, update.tool_call_id, ToolCall, update, update.content
+                )
+            case AgentThought():
+                return self._upsert_message(self._agent_thoughts, "agent_thought", update)
+            case UserMessageChunk():
+                return self._append(self._user_messages, "user_message", update)
+            case AgentMessageChunk():
+                return self._append(self._agent_messages, "agent_message", update)
+            case AgentThoughtChunk():
+                return self._append(self._agent_thoughts, "agent_thought", update)
+            case OtherUpdate():
+                self._timeline.append(update)
+                return Change("other", update, True)
+            case SessionInfoUpdate():
+                return self._patch_session_info(update)
+            case AvailableCommandsUpdate():
+                return self._hold("_available_commands", "available_commands", update)
+            case ConfigOptionUpdate():
+                return self._hold("_config_options", "config_options", update)
+            case Notice():
+                self._notices.append(update)
+                return Change("notice", update, True)
+            case CompactionUpdate():
+                parts = None if update.summary is UNSET else [part_of(block) for block in update.summary or ()]
+                return self._upsert("compaction", self._compactions, update.compaction_id, Compaction, update, parts)
+            case CompactionSummaryChunk():
+                return self._append_item(
+                    "compaction", self._compactions, update.compaction_id, Compaction, update, part_of(update.content)
+                )
+            case _:
+                assert_never(update)
 
     def reload(self) -> Reload:
         """Begin to receive a replay: a fresh transcript that takes this one's place at :meth:`Reload.commit` (P-5)."""

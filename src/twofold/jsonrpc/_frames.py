@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -57,6 +57,15 @@ class Batch(Struct, frozen=True):
     frames: Sequence[Frame | InvalidFrame]
 
 
+class _Notification(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """A notification as nearly all of them are. What is not of this shape is judged member by member."""
+
+    jsonrpc: Literal["2.0"]
+    method: str
+    params: Raw
+
+
+_notification: Final = msgspec.json.Decoder(_Notification)
 _members: Final = msgspec.json.Decoder(dict[str, Raw])
 _items: Final = msgspec.json.Decoder(list[Raw])
 
@@ -69,6 +78,8 @@ def parse(line: bytes) -> Frame | Batch:
     invalid frame. Members that JSON-RPC does not define are ignored.
     """
     raws = _split(line)
+    if isinstance(raws, Notification):
+        return raws
     if isinstance(raws, dict):
         return _frame(raws)
     if not raws:
@@ -77,21 +88,30 @@ def parse(line: bytes) -> Frame | Batch:
     for raw in raws:
         try:
             item = _split(bytes(raw))
-            if not isinstance(item, dict):
+            if isinstance(item, list):
                 raise InvalidFrame("a message in a batch is an object, not an array")
-            frames.append(_frame(item))
+            frames.append(item if isinstance(item, Notification) else _frame(item))
         except InvalidFrame as error:
             frames.append(error)
     return Batch(frames)
 
 
-def _split(line: bytes) -> dict[str, Raw] | list[Raw]:
-    """Give the members of an object, or the items of an array, still raw but known to be JSON in UTF-8."""
+def _split(line: bytes) -> Notification | dict[str, Raw] | list[Raw]:
+    """Give the members of an object, or the items of an array, still raw but known to be JSON in UTF-8.
+
+    A plain notification is given as such, read in one go.
+    """
     try:
         str(line, "utf-8")  # raw slices are not checked by the decoder
     except UnicodeDecodeError as error:
         raise ParseError("the text is not valid UTF-8", offset=error.start) from None
     if not too_deep(line):
+        try:
+            plain = _notification.decode(line)
+            if bytes(plain.params).startswith((b"{", b"[")):
+                return Notification(plain.method, plain.params.copy())
+        except msgspec.DecodeError:
+            pass
         try:
             return _items.decode(line) if line.lstrip(b" \t\r\n")[:1] == b"[" else _members.decode(line)
         except msgspec.DecodeError:  # a lone surrogate escape, no JSON, or a bare value
@@ -141,9 +161,10 @@ def _frame(members: dict[str, Raw]) -> Frame:
         match loads(bytes(members["error"])):
             case {"code": int(code), "message": str(message)} if not isinstance(code, bool):
                 return ErrorResponse(known_id, code, message, members["error"].copy())
-        raise InvalidFrame(
-            'the member "error" must be an object with an integer "code" and a string "message"', id=known_id
-        )
+            case _:
+                raise InvalidFrame(
+                    'the member "error" must be an object with an integer "code" and a string "message"', id=known_id
+                )
     raise InvalidFrame('a message has a "method", a "result" or an "error"; this one has none', id=known_id)
 
 

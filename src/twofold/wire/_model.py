@@ -146,22 +146,29 @@ def same(one: Any, two: Any) -> bool:
     """Whether two values are equal as JSON: ``true`` is not ``1``, the order of members does not matter."""
     if one is two:
         return True
+    if isinstance(one, str) or isinstance(two, str):  # most values are
+        return bool(one == two)
+    if one is None or two is None or one is UNSET or two is UNSET:
+        return False
+    if isinstance(one, Model):
+        if type(one) is not type(two):
+            return False
+        for name in one.__struct_fields__:
+            held, other = getattr(one, name), getattr(two, name)
+            if held is not other and not same(held, other):  # most fields are omitted in both
+                return False
+        return True
     if isinstance(one, (list, tuple)):
         if not isinstance(two, (list, tuple)):
             return False
         items, others = cast(Sequence[Any], one), cast(Sequence[Any], two)
         return len(items) == len(others) and all(map(same, items, others))
+    if isinstance(one, (int, float)):
+        numbers = isinstance(two, (int, float)) and not isinstance(one, bool) and not isinstance(two, bool)
+        return numbers and one == two  # the same bool was the same object
     if isinstance(one, Mapping):
         if not isinstance(two, Mapping):
             return False
         members, rest = cast(Mapping[str, Any], one), cast(Mapping[str, Any], two)
         return len(members) == len(rest) and all(key in rest and same(members[key], rest[key]) for key in members)
-    if isinstance(one, Model):
-        return type(one) is type(two) and all(
-            same(getattr(one, name), getattr(two, name)) for name in one.__struct_fields__
-        )
-    if isinstance(one, bool) or isinstance(two, bool):
-        return False  # the same bool was the same object
-    return (type(one) is type(two) and bool(one == two)) or (
-        isinstance(one, (int, float)) and isinstance(two, (int, float)) and one == two
-    )
+    return type(one) is type(two) and bool(one == two)
