@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 
-from benchmarks import decoding, sdks
+from benchmarks import converting, decoding, sdks
 from benchmarks.command import Command
 from benchmarks.corpus import UPDATES, Corpus
 from benchmarks.growth import Growth, Memory
+from benchmarks.keeping import Keeping
 from benchmarks.measure import Group, Result, Size, results
 
 DEFAULT = Size(rounds=7, processes=5, lines=UPDATES)
@@ -29,8 +30,8 @@ NPM = ("@agentclientprotocol/sdk", "zod")
 def main(words: list[str] | None = None) -> int:
     """Run the benchmarks; return 1 when a goal was missed."""
     corpus = Corpus()
-    processes: list[Group] = [Growth(), Memory(), Command(corpus)]
-    groups: list[Group] = [*decoding.groups(corpus), *sdks.groups(corpus), *processes]
+    processes: list[Group] = [Growth(), Memory(), Command(corpus), Keeping(corpus)]
+    groups: list[Group] = [*decoding.groups(corpus), *sdks.groups(corpus), *converting.groups(corpus), *processes]
     names = [row.name for group in groups for row in group.rows]
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure twofold beside its goals.")
     parser.add_argument("--quick", action="store_true", help="fewer rounds of fewer lines: seconds, but less exact")

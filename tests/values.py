@@ -39,5 +39,5 @@ def joined(value: Any) -> Any:
 
 
 def canonical(value: Any) -> str:
-    """Write a value so that two texts are the same only for equal JSON values; stricter: ``1`` is not ``1.0`` either."""
+    """Write a value so that equal texts mean equal JSON values; stricter than that, ``1`` is not ``1.0``."""
     return json.dumps(value, sort_keys=True)

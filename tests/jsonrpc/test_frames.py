@@ -33,7 +33,9 @@ def refusal(line: bytes) -> InvalidFrame:
 
 
 def test_a_call_with_an_id_is_a_request() -> None:
-    assert parse(b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":[1, 2]}}') == Request(1, "m", Raw(b'{"a":[1, 2]}'))
+    assert parse(b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":[1, 2]}}') == Request(
+        1, "m", Raw(b'{"a":[1, 2]}')
+    )
     assert parse(b'{"jsonrpc":"2.0","id":"x","method":"m","params":[]}') == Request("x", "m", Raw(b"[]"))
     assert parse(b'{"jsonrpc":"2.0","id":0,"method":"m"}') == Request(0, "m", UNSET)
 
@@ -83,7 +85,9 @@ def test_large_integers_are_ids() -> None:
     )
 
 
-@pytest.mark.parametrize("version", [b"", b'"jsonrpc":"1.0",', b'"jsonrpc":2.0,', b'"jsonrpc":null,', b'"jsonrpc":"2",'])
+@pytest.mark.parametrize(
+    "version", [b"", b'"jsonrpc":"1.0",', b'"jsonrpc":2.0,', b'"jsonrpc":null,', b'"jsonrpc":"2",']
+)
 def test_another_version_of_json_rpc_is_refused_under_the_id_of_the_request(version: bytes) -> None:
     error = refusal(b"{" + version + b'"id":7,"method":"m"}')
     assert str(error) == 'the member "jsonrpc" must be "2.0"'
@@ -236,7 +240,11 @@ frames: st.SearchStrategy[Frame] = st.one_of(
 
 def plain(frame: Frame) -> dict[str, Any]:
     members = {name: getattr(frame, name) for name in frame.__struct_fields__}
-    return {name: loads(bytes(held)) if isinstance(held, Raw) else joined(held) for name, held in members.items() if held is not UNSET}
+    return {
+        name: loads(bytes(held)) if isinstance(held, Raw) else joined(held)
+        for name, held in members.items()
+        if held is not UNSET
+    }
 
 
 @given(frames)

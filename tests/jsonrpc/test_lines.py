@@ -1,3 +1,4 @@
+import itertools
 import json
 from pathlib import Path
 
@@ -17,7 +18,7 @@ streams = st.lists(st.sampled_from([b"\n", b"\r", b"\r\n", b"a", b"bcd", b"\xe2\
 
 def cut(data: bytes, places: list[int]) -> list[bytes]:
     bounds = [0, *sorted(places), len(data)]
-    return [data[start:end] for start, end in zip(bounds, bounds[1:], strict=False)]
+    return [data[start:end] for start, end in itertools.pairwise(bounds)]
 
 
 def split(chunks: list[bytes], *, limit: int = LIMIT) -> list[bytes | tuple[int, int]]:

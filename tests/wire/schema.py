@@ -13,7 +13,7 @@ import jsonschema
 from hypothesis import strategies as st
 
 from tests.node_tools import sdk_schema
-from tests.values import nested
+from tests.values import nested, text, whole_text
 
 Version: TypeAlias = Literal[1, 2]
 Node: TypeAlias = dict[str, Any]
@@ -56,9 +56,19 @@ class Schema:
         return jsonschema.Draft202012Validator({**node, "$defs": self.definitions})
 
     @functools.cached_property
-    def documents(self) -> jsonschema.Draft202012Validator:
+    def params(self) -> jsonschema.Draft202012Validator:
         """Validates the params of a `session/update`."""
         return self.validator(self.root)
+
+    @functools.cached_property
+    def documents(self) -> st.SearchStrategy[dict[str, Any]]:
+        """Give valid params of a `session/update`."""
+        return self.values(self.root, text)
+
+    @functools.cached_property
+    def plain_documents(self) -> st.SearchStrategy[dict[str, Any]]:
+        """Give valid params of a `session/update` without lone surrogates, which other libraries refuse."""
+        return self.values(self.root, whole_text)
 
     def resolve(self, node: Node) -> tuple[str | None, Node]:
         """Follow references, alone or as the only part of an `allOf`, to a node and its definition's name."""
@@ -101,22 +111,26 @@ class Schema:
         found = [own] if "properties" in node else []
         for part in node.get("allOf", ()):
             found = [one | more for one in found or [own] for more in self.shapes(part)]
-        branches = [shape for branch in node.get("anyOf", node.get("oneOf", ())) for shape in self.shapes(branch)]
-        return [one | more for one in found or [own] for more in branches] if branches else found
+        branches = [self.shapes(branch) for branch in node.get("anyOf") or node.get("oneOf") or ()]
+        if not all(branches):
+            return []
+        ways = [shape for branch in branches for shape in branch]
+        return [one | more for one in found or [own] for more in ways] if ways else found
 
     def reachable(self) -> set[str]:
         """Give the names of all definitions that a `session/update` can lead to."""
         names: set[str] = set()
-        waiting = [self.root]
+        waiting: list[Any] = [self.root]
         while waiting:
-            match waiting.pop():
-                case {"$ref": str() as reference} if (name := reference.rpartition("/")[2]) not in names:
+            part = waiting.pop()
+            if isinstance(part, list):
+                waiting += part
+            elif isinstance(part, dict):
+                waiting += [inner for key, inner in part.items() if key != "not"]
+                name = str(part.get("$ref", "")).rpartition("/")[2]
+                if name and name not in names:
                     names.add(name)
                     waiting.append(self.definitions[name])
-                case dict() as node:
-                    waiting += [part for key, part in node.items() if key != "not"]
-                case list() as parts:
-                    waiting += parts
         return names
 
     # Documents
@@ -143,7 +157,7 @@ class Schema:
             case {"type": "number"}:
                 low, high = node.get("minimum"), node.get("maximum")
                 decimals = st.floats(low, high, allow_nan=False, allow_infinity=False)
-                return st.one_of(decimals, st.integers(low, high))
+                return st.one_of(decimals, st.integers(low if low is not None else -(2**53), high or 2**53))
             case {"type": "boolean"}:
                 return st.booleans()
             case {"type": "null"}:
@@ -183,15 +197,12 @@ class Schema:
                     yield Fault(value, name, part, f"{path}.{name}", name in shape.required)
                     yield from self.faults(value[name], part, f"{path}.{name}")
         elif isinstance(value, list):
-            for kind in [node, *map(self.nullable_last, node.get("anyOf", ()))]:
+            for _, kind in map(self.nullable, [node, *node.get("anyOf", ())]):
                 if kind.get("type") == "array" and self.validator(kind).is_valid(value):
                     for index, item in enumerate(value):
                         yield Fault(value, index, kind["items"], f"{path}[{index}]", False)
                         yield from self.faults(item, kind["items"], f"{path}[{index}]")
                     return
-
-    def nullable_last(self, node: Node) -> Node:
-        return self.nullable(node)[1]
 
     def _shape_of(self, value: dict[str, Any], node: Node) -> Shape | None:
         """Give the shape that a valid value has: its tags are those of the value, or else it is a catch-all."""
@@ -204,9 +215,10 @@ class Schema:
         ]
         return fitting[0] if fitting else None
 
-    def types_only(self, node: Node) -> jsonschema.Draft202012Validator:
-        """Validate the kind of JSON value alone: no ranges, lengths or words."""
-        return self.validator(_loosened(node, self))
+    def refused(self, node: Node, values: list[Any]) -> list[Any]:
+        """Give those of the values whose type the node forbids, whatever its ranges, lengths and words."""
+        validator = self.validator(_types_only(self, node))
+        return [value for value in values if not validator.is_valid(value)]
 
 
 @dataclass
@@ -220,15 +232,14 @@ class Fault:
     required: bool
 
 
-def _loosened(node: Any, schema: Schema) -> Any:
-    dropped = {"const", "minimum", "maximum", "minLength", "minItems", "not"}
-    if isinstance(node, list):
-        return [_loosened(part, schema) for part in node]
-    if isinstance(node, dict):
-        if "$ref" in node:
-            return _loosened(schema.resolve(node)[1], schema)
-        return {key: _loosened(part, schema) for key, part in node.items() if key not in dropped}
-    return node
+def _types_only(about: Schema, node: Any) -> Any:
+    _, node = about.resolve(node)
+    if about.shapes(node):
+        return {"type": "object"}
+    kinds = node.get("anyOf") or node.get("oneOf")
+    if kinds:
+        return {"anyOf": [_types_only(about, kind) for kind in kinds]}
+    return {"type": node["type"]} if "type" in node else {}
 
 
 def _texts(node: Node, words: st.SearchStrategy[str]) -> st.SearchStrategy[str]:

@@ -112,6 +112,9 @@ class Downgrader:
         self._chunks: dict[type[Any], tuple[Chunk, dict[str, _Sent]]] = {
             source: (chunk, self._messages[chunk]) for source, chunk in _CHUNKS.items()
         }
+        self._wholes: dict[type[Any], tuple[Chunk, dict[str, _Sent]]] = {
+            source: (chunk, self._messages[chunk]) for source, chunk in _WHOLES.items()
+        }
         self._ids: dict[Chunk, set[str]] = {chunk: set() for chunk in _CHUNKS.values()}  # v1 ids in use
         self._tools = ToolCalls()
         self._plans: dict[str, v2.PlanUpdate] = {}
@@ -127,6 +130,11 @@ class Downgrader:
         known = self._chunks.get(type(update))
         if known is not None:
             return self._chunk(update, known[0], known[1])  # type: ignore[arg-type]
+        known = self._wholes.get(type(update))
+        if known is not None:
+            first = self._first(update, known[0], known[1])  # type: ignore[arg-type]
+            if first is not None:
+                return first
         notes = _notes(update, strict=self._strict)
         try:
             result = self._convert(update, notes)
@@ -177,6 +185,21 @@ class Downgrader:
             sent.meta = sent.meta or bool(update.meta)
             carried = chunk(message_id=v1_id, content=block, meta=update.meta, extra=update.extra)
         return Downgraded((carried,), (), v1_id == message_id)
+
+    def _first(self, update: v2.MessageUpdate, chunk: Chunk, messages: dict[str, _Sent]) -> Downgraded | None:
+        """V-2 for the common message: text seen for the first time. ``None`` leaves the rest to the whole rules."""
+        message_id, content, meta = update.message_id, update.content, update.meta
+        if message_id in messages or not content or meta is None:
+            return None
+        for block in content:
+            if type(block) is not v2.TextContent:
+                return None
+        sent = self._sent(chunk, message_id)
+        sent.received = True
+        sent.meta = bool(meta)
+        if not self._strict:
+            sent.parts = [part_of(block) for block in content]
+        return Downgraded(_chunks(chunk, sent.v1_id, content, meta, update))
 
     def _convert(self, update: v2.SessionUpdate, notes: Notes) -> Downgraded:
         match update:
@@ -338,7 +361,8 @@ def _chunks(
     meta: dict[str, Any] | UnsetType,
     update: v2.MessageUpdate,
 ) -> tuple[Any, ...]:
-    return tuple(chunk(message_id=v1_id, content=block, meta=meta, extra=update.extra) for block in content)
+    extra = update.extra
+    return tuple([chunk(message_id=v1_id, content=block, meta=meta, extra=extra) for block in content])
 
 
 def _rest(held: Sequence[Part], fresh: Sequence[Part]) -> Sequence[Part] | None:

@@ -8,5 +8,5 @@ __all__ = ["harbour"]
 
 
 def harbour() -> bytes:
-    """Give the example session of ``twofold demo``: streaming, a correction, a redaction, tools, a plan. Lines of bytes."""
+    """Give the capture that ``twofold demo`` plays: streaming, a correction, a redaction, tools, a plan."""
     return files(__name__).joinpath("harbour.jsonl").read_bytes()
