@@ -33,6 +33,7 @@ MODULES: Final = (
     "twofold.convert",
     "twofold.journal",
     "twofold.journal.memory",
+    "twofold.journal.nats",
     "twofold.journal.sqlite",
     "twofold.capture",
     "twofold.plaintext",

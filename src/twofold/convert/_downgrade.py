@@ -128,8 +128,32 @@ class Downgrader:
     def update(self, update: v2.SessionUpdate) -> Downgraded:
         """Convert one update, in the order received."""
         known = self._chunks.get(type(update))
-        if known is not None:
-            return self._chunk(update, known[0], known[1])  # type: ignore[arg-type]
+        if known is not None:  # V-1, written out here: the step that runs for every piece of streamed text
+            chunk, messages = known
+            one: Any = update
+            message_id, block, meta, extra = one.message_id, one.content, one.meta, one.extra
+            plain = type(block) is v2.TextContent
+            if not plain:
+                try:
+                    _carried(block, "$.content", _notes(update, strict=True))
+                except Unrepresentable as error:
+                    return Downgraded((), (Loss(error.kind, error.id, error.path, error.reason),))
+            sent = messages.get(message_id)
+            if sent is None:
+                sent = self._sent(chunk, message_id)
+            if self._strict:
+                sent.received = True
+            elif plain and block.annotations is UNSET and block.meta is UNSET and block.extra is UNSET:
+                sent.parts.append(block.text)  # part_of, written out
+            else:
+                sent.parts.append(part_of(block))
+            v1_id = sent.v1_id
+            if meta is UNSET and extra is UNSET:
+                carried: Any = chunk(message_id=v1_id, content=block)
+            else:
+                sent.meta = sent.meta or bool(meta)
+                carried = chunk(message_id=v1_id, content=block, meta=meta, extra=extra)
+            return Downgraded((carried,), (), v1_id == message_id)
         known = self._wholes.get(type(update))
         if known is not None:
             first = self._first(update, known[0], known[1])  # type: ignore[arg-type]
@@ -161,31 +185,6 @@ class Downgrader:
         sent = self._messages[chunk].get(update.message_id) if chunk is not None else None
         return None if sent is None else sent.v1_id
 
-    def _chunk(self, update: v2.ContentChunk, chunk: Chunk, messages: dict[str, _Sent]) -> Downgraded:
-        """V-1. The step that runs for every piece of streamed text."""
-        message_id, block = update.message_id, update.content
-        if type(block) is not v2.TextContent:
-            try:
-                _carried(block, "$.content", _notes(update, strict=True))  # type: ignore[arg-type]
-            except Unrepresentable as error:
-                return Downgraded((), (Loss(error.kind, error.id, error.path, error.reason),))
-        sent = messages.get(message_id)
-        if sent is None:
-            sent = self._sent(chunk, message_id)
-        if self._strict:
-            sent.received = True
-        elif type(block) is v2.TextContent and block.extra is block.meta is block.annotations is UNSET:
-            sent.parts.append(block.text)  # part_of, written out
-        else:
-            sent.parts.append(part_of(block))
-        v1_id = sent.v1_id
-        if update.meta is UNSET and update.extra is UNSET:
-            carried: Any = chunk(message_id=v1_id, content=block)
-        else:
-            sent.meta = sent.meta or bool(update.meta)
-            carried = chunk(message_id=v1_id, content=block, meta=update.meta, extra=update.extra)
-        return Downgraded((carried,), (), v1_id == message_id)
-
     def _first(self, update: v2.MessageUpdate, chunk: Chunk, messages: dict[str, _Sent]) -> Downgraded | None:
         """V-2 for the common message: text seen for the first time. ``None`` leaves the rest to the whole rules."""
         message_id, content, meta = update.message_id, update.content, update.meta
@@ -205,7 +204,7 @@ class Downgrader:
         match update:
             case v2.UserMessageChunk() | v2.AgentMessageChunk() | v2.AgentThoughtChunk():
                 _carried(update.content, "$.content", notes)
-                return self._chunk(update, *self._chunks[type(update)])
+                return self.update(update)
             case v2.UserMessage() | v2.AgentMessage() | v2.AgentThought():
                 chunk = _WHOLES[type(update)]
                 return self._strict_whole(update, chunk, notes) if self._strict else self._whole(update, chunk, notes)

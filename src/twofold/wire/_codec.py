@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar, cast, get_args
 
 import msgspec
+from msgspec import UNSET, Raw, UnsetType
 
-from twofold.jsonrpc import MAX_DEPTH, dumps, loads, too_deep
+from twofold.jsonrpc import MAX_DEPTH, Notification, dumps, loads, parse, too_deep
 from twofold.wire._model import Model, Other, to_json
 from twofold.wire._read import Reading, Skipped, hook, read
 
@@ -29,6 +30,11 @@ def _line_decoder(line: Any) -> Callable[[bytes], Any]:
     decode = msgspec.json.Decoder(line, dec_hook=hook).decode
 
     def decode_line(line: bytes) -> Any:
+        """Read a JSON-RPC line if it is a plain, strict ``session/update``, else give ``None``: not said to be wrong.
+
+        This is the quick way for the common line. What it declines, :func:`twofold.jsonrpc.parse` and
+        ``decode_params`` look at in full, or ``read_line`` does both.
+        """
         if len(line) > _SHALLOW and too_deep(line):  # asked first: a thread's stack may end before the recursion does
             return None
         try:
@@ -51,20 +57,33 @@ class Codec(Generic[Params, Update]):
         self._params: Final = params
         self._update: Final = update
         self.decode_line: Final[Callable[[bytes], Params | None]] = _line_decoder(line)
-        """Read a JSON-RPC line if it is a plain, strict ``session/update``, else give ``None``: not said to be wrong.
-
-        This is the quick way for the common line. What it declines, :func:`twofold.jsonrpc.parse` and
-        :meth:`decode_params` look at in full.
-        """
         self._params_decoder: Final = msgspec.json.Decoder(params, dec_hook=hook)
         self._update_decoder: Final = msgspec.json.Decoder(update, dec_hook=hook)
         self.kinds: Final = frozenset(
             str(one.__struct_config__.tag) for one in get_args(update) if not issubclass(one, Other)
         )
 
-    def decode_params(self, raw: bytes, *, path: str = "$.params", skipped: list[Skipped] | None = None) -> Params:
-        """Read the params of a ``session/update``."""
-        return cast(Params, self._decode(self._params_decoder, self._params, raw, path, skipped))
+    def read_line(self, line: bytes, *, skipped: list[Skipped] | None = None) -> Params | None:
+        """Read a JSON-RPC line if it is a ``session/update``, else give ``None``: it is another message, or a batch.
+
+        The quick way and the full one together. Raises :class:`~twofold.exceptions.InvalidFrame`, too, for JSON that is
+        no JSON-RPC message.
+        """
+        params = self.decode_line(line)
+        if params is not None:
+            return params
+        frame = parse(line)
+        if not isinstance(frame, Notification) or frame.method != "session/update":
+            return None
+        return self.decode_params(frame.params, skipped=skipped)
+
+    def decode_params(
+        self, raw: bytes | Raw | UnsetType, *, path: str = "$.params", skipped: list[Skipped] | None = None
+    ) -> Params:
+        """Read the params of a ``session/update``, as bytes or as a frame holds them."""
+        if isinstance(raw, UnsetType):
+            return self.read_params(UNSET, path=path)
+        return cast(Params, self._decode(self._params_decoder, self._params, bytes(raw), path, skipped))
 
     def decode_update(self, raw: bytes, *, path: str = "$", skipped: list[Skipped] | None = None) -> Update:
         """Read a bare update object."""

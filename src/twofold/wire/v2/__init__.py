@@ -194,6 +194,7 @@ __all__ = [
     "decode_update",
     "encode",
     "read_content",
+    "read_line",
     "read_params",
     "read_update",
     "same",
@@ -213,6 +214,7 @@ class _Line(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
 CODEC: Final[Codec[UpdateSessionNotification, SessionUpdate]] = Codec(UpdateSessionNotification, SessionUpdate, _Line)
 """Reads this version's updates; the functions below are its methods."""
 
+read_line = CODEC.read_line
 decode_line = CODEC.decode_line
 decode_params = CODEC.decode_params
 decode_update = CODEC.decode_update
