@@ -43,7 +43,7 @@ def _merged(inner: Kept | UnsetType, outer: Kept | UnsetType) -> Kept | UnsetTyp
 
 def _entries(items: v2.PlanItems, notes: Notes | None) -> list[v2.PlanEntry]:
     """Give the entries that v1 has words for; ``notes`` is ``None`` for a plan whose losses were reported before."""
-    entries = []
+    entries: list[v2.PlanEntry] = []
     for index, entry in enumerate(items.entries):
         priority = entry.priority
         if priority not in _PRIORITIES:
@@ -67,7 +67,7 @@ def _entries(items: v2.PlanItems, notes: Notes | None) -> list[v2.PlanEntry]:
 
 def available_commands(update: v2.AvailableCommandsUpdate, notes: Notes) -> v1.AvailableCommandsUpdate:
     """Convert the list of commands."""
-    commands = []
+    commands: list[v1.AvailableCommand] = []
     for index, command in enumerate(update.available_commands):
         if not isinstance(command, v2.Command):
             notes.lose("commands.unknown", f"$.availableCommands[{index}].type")
@@ -90,18 +90,17 @@ def available_commands(update: v2.AvailableCommandsUpdate, notes: Notes) -> v1.A
 
 def config_options(update: v2.ConfigOptionUpdate, notes: Notes) -> v1.ConfigOptionUpdate:
     """Convert the list of configuration options: the same under v1's names for their ids."""
-    options = []
+    options: list[dict[str, Any]] = []
     for index, option in enumerate(update.config_options):
         if isinstance(option, v2.OtherSessionConfigOption):
             notes.lose("config.unknown", f"$.configOptions[{index}].type")
             continue
         members: dict[str, Any] = to_json(option)
         members["id"] = members.pop("configId")
-        values = members.get("options")
-        if isinstance(option, v2.SessionConfigSelect) and isinstance(values, list):
-            for value in values:
-                if "groupId" in value:
-                    value["group"] = value.pop("groupId")
+        groups: list[dict[str, Any]] = members.get("options", []) if isinstance(option, v2.SessionConfigSelect) else []
+        for group in groups:
+            if "groupId" in group:
+                group["group"] = group.pop("groupId")
         options.append(members)
     converted = v1.read_update({"sessionUpdate": "config_option_update", "configOptions": options})
     if not isinstance(converted, v1.ConfigOptionUpdate):

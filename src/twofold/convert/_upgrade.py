@@ -287,11 +287,10 @@ def _config_option(option: v1.SessionConfigOption) -> v2.SessionConfigOption:
     """The same options under v2's names for their ids."""
     members: dict[str, Any] = to_json(option)
     members["configId"] = members.pop("id")
-    options = members.get("options")
-    if isinstance(option, v1.SessionConfigSelect) and isinstance(options, list):
-        for group in options:
-            if "group" in group:
-                group["groupId"] = group.pop("group")
+    groups: list[dict[str, Any]] = members.get("options", []) if isinstance(option, v1.SessionConfigSelect) else []
+    for group in groups:
+        if "group" in group:
+            group["groupId"] = group.pop("group")
     return _read_option(members)
 
 

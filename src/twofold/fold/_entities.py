@@ -315,8 +315,9 @@ class Message(_Listing[Part]):
 
 def joined(parts: Iterable[Part]) -> list[Part]:
     """Join neighbouring plain text (P-3): the parts are fewer, what they say is the same."""
+    held = list(parts)
     try:
-        return [_paired("".join(held))] if (held := list(parts)) else []  # type: ignore[arg-type]  # text alone
+        return [_paired("".join(held))] if held else []  # type: ignore[arg-type]  # text alone
     except TypeError:
         pass
     fewer: list[Part] = []

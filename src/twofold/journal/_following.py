@@ -29,7 +29,9 @@ class Following:
 
     async def __aiter__(self) -> AsyncGenerator[Change, None]:
         """Give each change, without end."""
-        revision = self._revision or await asyncio.to_thread(self._journal.revision, self._session)
+        revision = self._revision
+        if revision is None:
+            revision = await asyncio.to_thread(self._journal.revision, self._session)
         folding = Folding(self._session, Revision(revision))
         self.transcript = folding.transcript
         async for record in self._journal.follow(self._session):

@@ -32,7 +32,7 @@ def open_journal(
             from twofold.journal.nats import NATSJournal
         except ImportError:
             raise Unavailable(name, "the NATS engine is not installed: pip install 'twofold[nats]'") from None
-        return NATSJournal(name, keep_superseded=keep_superseded)
+        return NATSJournal(name, keep_superseded=keep_superseded, create=create, report=report)
     from twofold.journal.sqlite import SQLiteJournal
 
     path = name.removeprefix("sqlite:")

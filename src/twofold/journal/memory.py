@@ -87,7 +87,7 @@ class MemoryJournal(Journal):
         held, gone = self._of(session), set(removed)
         if not rewritten and not gone:
             return
-        records = []
+        records: list[Record] = []
         for record in held.records:
             if record.position in gone:
                 continue
