@@ -11,7 +11,7 @@ PIP := $(PY) -m pip --quiet --disable-pip-version-check
 STAMPS := $(VENV)/.stamps
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format bench pins clean
+.PHONY: help install demo test check format bench docs pins clean
 
 help:
 	@echo 'make install   make $(VENV) with $(BIN)/twofold in it'
@@ -20,6 +20,7 @@ help:
 	@echo 'make check     lint, formatting, types (mypy, pyright) and the direction of imports'
 	@echo 'make format    put the formatting and the order of imports right'
 	@echo 'make bench     run the benchmarks; ARGS passes words on'
+	@echo 'make docs      write anew what the documentation takes from the code'
 	@echo 'make pins      pin the newest in requirements/, and what tests/node/package.json names'
 	@echo 'make clean     remove everything that these targets made'
 	@echo
@@ -47,6 +48,11 @@ format: $(STAMPS)/check
 
 bench: $(STAMPS)/test
 	@$(PY) -m benchmarks $(ARGS)
+
+docs: $(STAMPS)/test
+	@$(PY) docs/generate_reference.py
+	@$(PY) docs/generate_conversion_table.py
+	@$(PY) -m tests.cli_reference > docs/cli.md.new && mv docs/cli.md.new docs/cli.md
 
 # Universal: one file serves every system and every Python from 3.11 on. Each file is resolved under the ones before it.
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --upgrade

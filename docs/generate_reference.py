@@ -36,6 +36,7 @@ MODULES: Final = (
     "twofold.journal.nats",
     "twofold.journal.sqlite",
     "twofold.capture",
+    "twofold.capture.importing",
     "twofold.plaintext",
     "twofold.view",
     "twofold.examples",

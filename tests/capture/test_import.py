@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import CAPTURES
-from twofold.capture import Folder, Importer, Version, exported
+from twofold.capture import Folder, Version
+from twofold.capture.importing import Importer, exported
 from twofold.examples import harbour
 from twofold.journal.memory import MemoryJournal
 from twofold.wire import same

@@ -3,7 +3,6 @@
 from twofold.capture._check import Checker
 from twofold.capture._convert import Converted, Converter, Lost
 from twofold.capture._fold import Folder, Session
-from twofold.capture._import import Importer, exported
 from twofold.capture._reader import Answered, Asked, Counts, Event, Problem, Reader, Updated, Version
 
 __all__ = [
@@ -15,12 +14,10 @@ __all__ = [
     "Counts",
     "Event",
     "Folder",
-    "Importer",
     "Lost",
     "Problem",
     "Reader",
     "Session",
     "Updated",
     "Version",
-    "exported",
 ]

@@ -138,24 +138,26 @@ class Folder:
 
     def feed(self, lines: Iterable[bytes | LineTooLong]) -> None:
         """Fold lines, in order."""
+        reader, sessions, silent = self.reader, self.sessions, self._on_change is None
+        quick = {1: v1.decode_line, 2: v2.decode_line}
         for line in lines:
             self._number += 1
             if isinstance(line, LineTooLong):
                 self.problems.append(Problem.of(self._number, line))
                 continue
-            version = self.reader.version
-            params = v2.decode_line(line) if version == 2 else v1.decode_line(line)
+            version = reader.version
+            params: Any = quick[version](line)
             if params is None:
-                for event in self.reader.read(line, self._number):
+                for event in reader.read(line, self._number):
                     self._handle(event)
                 continue
-            self.reader.counts.updates += 1
-            session = self.sessions.get(params.session_id)
+            reader.counts.updates += 1
+            session = sessions.get(params.session_id)
             if session is None:
                 session = self._session(params.session_id)
-            if version == 2 and session._reload is None and self._on_change is None:
+            if version == 2 and silent and session._reload is None:
                 try:
-                    session.transcript.apply(params.update)  # type: ignore[arg-type]
+                    session.transcript.apply(params.update)
                 except Malformed as error:
                     self.problems.append(Problem.of(self._number, error, under="$.params.update"))
             else:

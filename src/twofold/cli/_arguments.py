@@ -22,7 +22,8 @@ class Command(argparse.ArgumentParser):
     """The parser of one command. Options are not abbreviated; beside files they may stand in any order."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(**{**settings, "allow_abbrev": False})
+        super().__init__(**settings)
+        self.allow_abbrev = False
         self.takes_files = False
         self._mixing = False
 
@@ -30,6 +31,7 @@ class Command(argparse.ArgumentParser):
         self, args: Sequence[str], namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         """Parse, and complain here about what is not known: the command's own usage is the one to show."""
+        namespace = argparse.Namespace() if namespace is None else namespace
         if self._mixing:  # the intermixed parse calls this too
             return super().parse_known_args(args, namespace)
         if self.takes_files:

@@ -100,7 +100,7 @@ class _Progress:
     def __init__(self, stream: BinaryIO, name: str) -> None:
         self._wanted = sys.stderr.isatty()
         self._next = time.monotonic() + 1.0
-        self._name = visible_line(name)
+        self._name = visible_line(os.path.basename(name))[:40]  # the whole of it has to fit on one line
         self._stream = stream
         self._read = 0
         self._shown = False

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from twofold.cli._output import coloured, in_place
-from twofold.fold import Change, Message, Transcript
+from twofold.fold import Change, Message, Transcript, joined_text
 from twofold.view import LiveRows, LiveText, Row, row_lines, visible, visible_line
 from twofold.wire import v2
 
@@ -64,10 +64,11 @@ class _Live:
 
 
 class _Plain:
-    """What each change adds, one after another."""
+    """What each change adds, one after another. What was said is indented, so that it cannot pass for our own words."""
 
     def __init__(self) -> None:
         self._open: Message | None = None
+        self._half = ""  # of a character, whose other half may come with the next chunk
 
     def show(self, _transcript: Transcript, change: Change) -> None:
         message = change.target
@@ -79,10 +80,10 @@ class _Plain:
                 if self._open is not message:
                     self._begin(message, name)
                 if isinstance(change.block, v2.TextContent):
-                    sys.stdout.write(visible(change.block.text))
+                    self._say(change.block.text)
             case "replaced":
                 self._begin(message, f"{name} {'now reads' if message.corrected else 'whole'}")
-                sys.stdout.write(visible(message.text))
+                self._say(message.text)
             case "cleared":
                 self.end()
                 print(f"[{name} is withdrawn]\n")
@@ -92,9 +93,15 @@ class _Plain:
     def _begin(self, message: Message, words: str) -> None:
         self.end()
         print(f"[{words}]")
+        sys.stdout.write("  ")
         self._open = message
+
+    def _say(self, words: str) -> None:
+        words = joined_text([self._half, words])
+        self._half = words[-1:] if "\ud800" <= words[-1:] <= "\udbff" else ""
+        sys.stdout.write(visible(words.removesuffix(self._half)).replace("\n", "\n  "))
 
     def end(self) -> None:
         if self._open is not None:
-            print("\n")
-        self._open = None
+            print(f"{visible(self._half)}\n")
+        self._open, self._half = None, ""

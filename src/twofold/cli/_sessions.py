@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import gc
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 from msgspec import Struct
 
@@ -14,7 +16,7 @@ from twofold.cli._input import problem_line, read_lines, without_updates
 from twofold.fold import Transcript
 from twofold.plaintext import visible_line
 
-__all__ = ["Folded", "folded"]
+__all__ = ["Folded", "folded", "uncollected"]
 
 
 class Folded(Struct):
@@ -31,6 +33,7 @@ def folded(arguments: argparse.Namespace, *, prompts: bool = False) -> Folded:
         revision=arguments.revision, version=version_of(arguments), lenient=arguments.lenient, prompts=prompts
     )
     problems: list[tuple[str, Problem]] = []
+    name = "-"
     for name, lines in read_lines(arguments.files):
         folder.begin()
         folder.feed(lines)
@@ -49,6 +52,18 @@ def folded(arguments: argparse.Namespace, *, prompts: bool = False) -> Folded:
             problems.append((name, missing))
             print(f"twofold: {missing}; it has: {visible_line(', '.join(ids)) or 'none'}", file=sys.stderr)
     return Folded(transcripts, counts, problems)
+
+
+@contextlib.contextmanager
+def uncollected() -> Generator[None, None, None]:
+    """Keep the garbage collector from searching, again and again, what a command holds until it has printed it."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _reported(name: str, folder: Folder) -> list[tuple[str, Problem]]:

@@ -41,25 +41,26 @@ def add(commands: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    from twofold.cli import _output
-    from twofold.cli._sessions import folded
+    from twofold.cli._sessions import folded, uncollected
 
     prompts = arguments.format != "json" if arguments.prompts is None else arguments.prompts
-    result = folded(arguments, prompts=prompts)
-    match arguments.format:
-        case "json":
-            from twofold.jsonrpc import dumps
+    with uncollected():
+        result = folded(arguments, prompts=prompts)
+        match arguments.format:
+            case "json":
+                from twofold.jsonrpc import dumps
 
-            sys.stdout.buffer.write(dumps(to_json(result, several=len(arguments.files) > 1)) + b"\n")
-        case "markdown":
-            from twofold.view import markdown
+                sys.stdout.buffer.write(dumps(to_json(result, several=len(arguments.files) > 1)) + b"\n")
+            case "markdown":
+                from twofold.view import markdown
 
-            sys.stdout.write("\n".join(map(markdown, result.transcripts)))
-        case _:
-            from twofold.view import text
+                sys.stdout.write("\n".join(map(markdown, result.transcripts)))
+            case _:
+                from twofold.cli import _output
+                from twofold.view import text
 
-            look: Any = {"colour": _output.coloured(), "width": _output.width()}
-            sys.stdout.write("\n".join(text(transcript, **look) for transcript in result.transcripts))
+                look: Any = {"colour": _output.coloured(), "width": _output.width()}
+                sys.stdout.write("\n".join(text(transcript, **look) for transcript in result.transcripts))
     return 1 if result.problems else 0
 
 

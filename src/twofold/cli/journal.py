@@ -109,7 +109,7 @@ def _running(job: object) -> object:
 def _import(journal: Journal, arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
-    from twofold.capture import Importer
+    from twofold.capture.importing import Importer
     from twofold.cli._input import problem_line, read_lines
     from twofold.plaintext import visible_line
 
@@ -130,7 +130,7 @@ def _import(journal: Journal, arguments: argparse.Namespace) -> int:
 
 
 def _export(journal: Journal, arguments: argparse.Namespace) -> int:
-    from twofold.capture import exported
+    from twofold.capture.importing import exported
 
     for session in _chosen(journal, arguments):
         for line in exported(journal, session):
@@ -196,7 +196,8 @@ def _redact(journal: Journal, arguments: argparse.Namespace) -> int:
     from twofold.plaintext import visible_line
 
     transcript = journal.load(arguments.session).transcript
-    kinds = [kind for kind in TYPES if arguments.type in (None, kind) and _holds(transcript, kind, arguments.message)]
+    asked: Sequence[EntityKind] = [arguments.type] if arguments.type else TYPES
+    kinds: list[EntityKind] = [kind for kind in asked if _holds(transcript, kind, arguments.message)]
     what = visible_line(f'"{arguments.message}" of session "{arguments.session}"')
     if not kinds:
         print(f"twofold: there is no {what}", file=sys.stderr)

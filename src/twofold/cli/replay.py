@@ -33,13 +33,14 @@ def add(commands: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    from twofold.cli._sessions import folded
+    from twofold.cli._sessions import folded, uncollected
     from twofold.fold import replay
 
-    result = folded(arguments)
-    for transcript in result.transcripts:
-        for update in replay(transcript, compact=arguments.compact):
-            sys.stdout.buffer.write(_line(transcript.session_id, update) + b"\n")
+    with uncollected():
+        result = folded(arguments)
+        for transcript in result.transcripts:
+            for update in replay(transcript, compact=arguments.compact):
+                sys.stdout.buffer.write(_line(transcript.session_id, update) + b"\n")
     return 1 if result.problems else 0
 
 

@@ -3,10 +3,11 @@
 from twofold.plaintext import plain_terminal, visible, visible_line
 from twofold.view._live import LiveText, wrapped
 from twofold.view._markdown import markdown
-from twofold.view._rows import Piece, Row, RowKind, row, rows
+from twofold.view._rows import LiveRows, Piece, Row, RowKind, row, rows
 from twofold.view._text import footer, heading, row_lines, text
 
 __all__ = [
+    "LiveRows",
     "LiveText",
     "Piece",
     "Row",

@@ -26,17 +26,20 @@ class LiveText:
         self._stream = stream
         self._width = max(width, 2)
         self._reach = max(height - 1, 1)  # how many lines above the cursor can be in sight
+        self._wrapped: dict[str, list[str]] = {}  # the lines of the last frame
         self._shown: list[str] = []
         self._top = 0  # the first of them that is in sight
 
     def show(self, lines: Iterable[str]) -> None:
         """Show ``lines``, which may hold colours and nothing else that acts."""
-        fresh = [piece for line in lines for piece in wrapped(line, self._width)]
+        frame = list(lines)
+        self._wrapped = {line: self._wrapped.get(line) or wrapped(line, self._width) for line in frame}
+        fresh = [piece for line in frame for piece in self._wrapped[line]]
         start = same = _common(self._shown, fresh)
         if same == len(self._shown) == len(fresh):
             return
-        if same < self._top:
-            # What changed is out of sight. All that is in sight is drawn again, or the end if less than that is left.
+        if same < self._top or len(fresh) <= self._top:
+            # What changed, or the end, is out of sight. All in sight is drawn again, from further up if need be.
             start = self._top if self._top < len(fresh) else max(0, len(fresh) - self._reach)
         up = len(self._shown) - max(same, self._top)
         # A line that the terminal takes for wider than it was measured must not become two: hence no wrapping.

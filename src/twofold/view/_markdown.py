@@ -104,12 +104,11 @@ def _disarmed(line: str) -> tuple[str, bool]:
         parts.append(line[position : match.start()])
         mark, position = match.group(), match.end()
         if mark[0] == "`":
-            end = re.search(f"(?<!`){mark}(?!`)", line[position:])
+            end = re.compile(f"(?<!`){mark}(?!`)").search(line, position)
             if end is None:
                 open_span = True
             else:
-                mark += line[position : position + end.end()]
-                position += end.end()
+                mark, position = line[match.start() : end.end()], end.end()
         parts.append("&lt;" if mark == "<" else mark)
     parts.append(line[position:])
     return "".join(parts), open_span

@@ -11,7 +11,7 @@ from twofold.fold import Compaction, Entity, Message, MessageType, Plan, Termina
 from twofold.plaintext import plain_terminal, visible, visible_line
 from twofold.wire import v2
 
-__all__ = ["Piece", "Row", "RowKind", "row", "rows"]
+__all__ = ["LiveRows", "Piece", "Row", "RowKind", "row", "rows"]
 
 RowKind: TypeAlias = Literal["user", "agent", "thought", "tool", "terminal", "plan", "compaction", "unknown"]
 
@@ -47,12 +47,53 @@ class Row(Struct, frozen=True):
 
 def rows(transcript: Transcript) -> Iterator[Row]:
     """Give a transcript's rows in order of first sight. A terminal that a tool call shows is part of that row."""
-    shown = {
-        item.terminal_id for call in transcript.tool_calls for item in call.content if isinstance(item, v2.Terminal)
-    }
+    shown = _shown_in_tool_calls(transcript)
     for number, entity in enumerate(transcript.timeline):
         if not (isinstance(entity, Terminal) and entity.terminal_id in shown):
             yield row(entity, transcript, number)
+
+
+class LiveRows:
+    """The rows of a transcript that goes on, for whoever draws them again and again.
+
+    A row in which nothing changed is the very object that it was the last time: what is another one is to be drawn.
+    """
+
+    def __init__(self, transcript: Transcript) -> None:
+        self._transcript = transcript
+        self._held: dict[int, tuple[Entity, tuple[int, ...], Row]] = {}
+
+    def now(self) -> list[Row]:
+        """Give what :func:`rows` gives."""
+        shown = _shown_in_tool_calls(self._transcript)
+        held: dict[int, tuple[Entity, tuple[int, ...], Row]] = {}
+        for number, entity in enumerate(self._transcript.timeline):
+            if isinstance(entity, Terminal) and entity.terminal_id in shown:
+                continue
+            versions = tuple(_versions(entity, self._transcript))
+            before = self._held.get(id(entity))
+            if before is None or before[0] is not entity or before[1] != versions:
+                before = entity, versions, row(entity, self._transcript, number)
+            held[id(entity)] = before
+        self._held = held
+        return [one for _, _, one in held.values()]
+
+
+def _shown_in_tool_calls(transcript: Transcript) -> set[str]:
+    return {
+        item.terminal_id for call in transcript.tool_calls for item in call.content if isinstance(item, v2.Terminal)
+    }
+
+
+def _versions(entity: Entity, transcript: Transcript) -> Iterator[int]:
+    """Give the versions of all that an entity's row is made of."""
+    if not isinstance(entity, v2.OtherUpdate):
+        yield entity.version
+    if isinstance(entity, ToolCall):
+        for item in entity.content:
+            if isinstance(item, v2.Terminal):
+                terminal = transcript.terminal(item.terminal_id)
+                yield 0 if terminal is None else terminal.version
 
 
 def row(entity: Entity, transcript: Transcript, number: int = 0) -> Row:

@@ -84,7 +84,7 @@ def heading(transcript: Transcript) -> str:
 
 def footer(transcript: Transcript) -> str:
     """Give the session's last word on itself, in one line: state, why it stopped, usage. Empty when it said nothing."""
-    words = []
+    words: list[str] = []
     state = transcript.state
     if state is not None:
         reason = f" ({visible_line(state.stop_reason)})" if isinstance(state.stop_reason, str) else ""
