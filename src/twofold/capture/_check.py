@@ -22,27 +22,23 @@ __all__ = ["Checker"]
 _ABSOLUTE: Final = re.compile(r"/|[A-Za-z]:[\\/]|\\\\")
 _LONGEST_ID: Final = 1024
 
-_OPEN_WORDS: Final[dict[tuple[type[Model], str], frozenset[str]]] = {
-    (v2.ToolCallUpdate, "kind"): frozenset(
-        {"read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"}
-    ),
-    (v2.ToolCallUpdate, "status"): frozenset({"pending", "in_progress", "paused", "completed", "failed", "cancelled"}),
-    (v2.StateUpdate, "state"): frozenset({"running", "requires_action", "idle"}),
-    (v2.StateUpdate, "stop_reason"): frozenset(
-        {"end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled", "error"}
-    ),
-    (v2.Notice, "severity"): frozenset({"info", "warning", "error"}),
-    (v2.CompactionUpdate, "status"): frozenset({"in_progress", "completed", "failed", "cancelled"}),
-    (v2.PlanEntry, "priority"): frozenset({"high", "medium", "low"}),
-    (v2.PlanEntry, "status"): frozenset({"pending", "in_progress", "completed", "cancelled"}),
-    (v1.ToolCall, "kind"): frozenset(
-        {"read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"}
-    ),
-    (v1.ToolCall, "status"): frozenset({"pending", "in_progress", "completed", "failed"}),
-    (v1.ToolCallUpdate, "kind"): frozenset(
-        {"read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"}
-    ),
-    (v1.ToolCallUpdate, "status"): frozenset({"pending", "in_progress", "completed", "failed"}),
+_KINDS: Final = frozenset(
+    {"read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"}
+)
+_V1_STATUSES: Final = frozenset({"pending", "in_progress", "completed", "failed"})
+_STOP_REASONS: Final = frozenset({"end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled", "error"})
+
+_OPEN_WORDS: Final[dict[type[Any], dict[str, frozenset[str]]]] = {
+    v2.ToolCallUpdate: {"kind": _KINDS, "status": _V1_STATUSES | {"paused", "cancelled"}},
+    v2.StateUpdate: {"state": frozenset({"running", "requires_action", "idle"}), "stop_reason": _STOP_REASONS},
+    v2.Notice: {"severity": frozenset({"info", "warning", "error"})},
+    v2.CompactionUpdate: {"status": frozenset({"in_progress", "completed", "failed", "cancelled"})},
+    v2.PlanEntry: {
+        "priority": frozenset({"high", "medium", "low"}),
+        "status": frozenset({"pending", "in_progress", "completed", "cancelled"}),
+    },
+    v1.ToolCall: {"kind": _KINDS, "status": _V1_STATUSES},
+    v1.ToolCallUpdate: {"kind": _KINDS, "status": _V1_STATUSES},
 }
 """The words of the open enums. Others are allowed from extensions, whose words start with an underscore."""
 
@@ -83,6 +79,12 @@ class Checker:
             self._number += 1
             if isinstance(line, LineTooLong):
                 yield Problem.of(self._number, line)
+                continue
+            version = self.reader.version
+            params: Any = v2.decode_line(line) if version == 2 else v1.decode_line(line)
+            if params is not None:
+                self.reader.counts.updates += 1
+                yield from self._update(Updated(params.session_id, params.update, version, "$.params.update"))
                 continue
             if line.lstrip()[:1] == b"[":
                 yield self._found("$", "ACP allows single messages only in its newest revision: an array was found")
@@ -168,8 +170,8 @@ class Checker:
                 )
         if version == 2 and isinstance(model, v2.ToolCallLocation) and model.line == 0:
             yield self._found(f"{path}.line", "lines count from 1 in the newest revision, found 0")
-        for (kind, name), words in _OPEN_WORDS.items():
-            value = getattr(model, name) if type(model) is kind else UNSET
+        for name, words in _OPEN_WORDS.get(type(model), {}).items():
+            value = getattr(model, name)
             if isinstance(value, str) and value not in words and not value.startswith("_"):
                 yield self._found(
                     f"{path}.{_wire_name(model, name)}",
