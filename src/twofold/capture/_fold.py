@@ -11,7 +11,7 @@ from twofold.exceptions import LineTooLong, Malformed
 from twofold.fold import Change, Reload, Revision, Transcript
 from twofold.wire import Kept, is_object, to_json, v1, v2
 
-__all__ = ["Folder", "Session", "from_start", "prompt_of", "session_id_of", "stop_reason_of"]
+__all__ = ["Folder", "Session", "from_start", "kept_whole", "prompt_of", "session_id_of", "stop_reason_of"]
 
 
 class Session:
@@ -33,7 +33,7 @@ class Session:
         upgraded = upgrader.update(update)  # type: ignore[arg-type]
         self.losses.extend(upgraded.losses)
         # What v2 has no place for is kept in the timeline as it came: a fold loses nothing.
-        return [apply(one) for one in upgraded.updates or (_kept(update),)]
+        return [apply(one) for one in upgraded.updates or (kept_whole(update),)]
 
     def asked(self, asked: Asked, version: Version) -> list[Change]:
         """Note a request of this session: it may send a prompt, ask for a permission, or begin a replay."""
@@ -235,6 +235,7 @@ def from_start(params: Any) -> bool:
     return is_object(cursor) and cursor.get("type") == "start"
 
 
-def _kept(update: Any) -> v2.OtherUpdate:
+def kept_whole(update: v1.SessionUpdate | v2.SessionUpdate) -> v2.OtherUpdate:
+    """Give an update that v2 has no place for as one of a kind that is not known: nothing of it is lost."""
     members = to_json(update)
     return v2.OtherUpdate(kind=members.pop("sessionUpdate"), fields=Kept(members))

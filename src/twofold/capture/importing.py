@@ -8,14 +8,14 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
-from twofold.capture._fold import from_start, prompt_of, session_id_of, stop_reason_of
+from twofold.capture._fold import from_start, kept_whole, prompt_of, session_id_of, stop_reason_of
 from twofold.capture._reader import Answered, Asked, Event, Problem, Reader, Updated, Version
 from twofold.convert import Upgrader
 from twofold.exceptions import LineTooLong, Malformed
 from twofold.fold import Revision
 from twofold.journal import Journal, Origin
 from twofold.jsonrpc import dumps
-from twofold.wire import Kept, to_json, v1, v2
+from twofold.wire import v1, v2
 
 __all__ = ["Importer", "exported"]
 
@@ -139,7 +139,7 @@ class Importer:
             self._put(session, "agent", v2.encode(update) if raw is None else raw)
             return
         upgraded = self._upgrader(session).update(update)
-        for one in upgraded.updates or (_kept(update),):
+        for one in upgraded.updates or (kept_whole(update),):
             self._put(session, "v1", v2.encode(one))
 
     def _asked(self, asked: Asked, session: str) -> None:
@@ -224,11 +224,6 @@ def _report(update: Any) -> bool:
         | v1.ConfigOptionUpdate
         | v1.CurrentModeUpdate,
     )
-
-
-def _kept(update: Any) -> v2.OtherUpdate:
-    members = to_json(update)
-    return v2.OtherUpdate(kind=members.pop("sessionUpdate"), fields=Kept(members))
 
 
 def exported(journal: Journal, session: str) -> Iterator[bytes]:
