@@ -134,10 +134,16 @@ def _load(path: Path, count: int) -> Costs:
             position = journal.append("s", position, *raws[start : start + GROUP]).position
         journal.compact("s")
 
+        lines = [
+            b'{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":%s}}' % raw for raw in raws
+        ]
+
         def fold() -> None:
             transcript = Transcript("s")
-            for raw in raws:
-                transcript.apply(v2.decode_update(raw))
+            for line in lines:
+                params = v2.decode_line(line)
+                assert params is not None
+                transcript.apply(params.update)
 
         return {"raw": _seconds(fold), "load": _seconds(lambda: journal.load("s"))}
 

@@ -71,8 +71,8 @@ class Session:
 def files_of(path: Path) -> dict[str, bytes]:
     """The bytes of a database and of everything beside it that has its name.
 
-    Another process reads them where there is one for it: closing a file lets go of all locks that this process has on it,
-    SQLite's included.
+    Another process reads them where there is one for it: closing a file lets go of all locks that this process has on
+    it, SQLite's included.
     """
     files = sorted(path.parent.glob(f"{path.name}*"))
     cat = shutil.which("cat")

@@ -11,13 +11,14 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from tests import strategies
-from tests.fold.sessions import chunk, text, typed, whole
+from tests.fold.sessions import chunk, text, whole
 from tests.journal.stored import Session, call, raw, terminal
 from twofold.fold import Revision, Transcript
 from twofold.journal import Journal
 from twofold.journal._folding import Folding
 from twofold.journal.memory import MemoryJournal
 from twofold.journal.sqlite import SQLiteJournal
+from twofold.wire import v2
 
 Json = Any
 
@@ -216,16 +217,43 @@ def test_a_compaction_that_another_process_overtook_works_from_what_is_there_now
         one.compact("s")
         assert len(calls) == 2
         assert b"the-withdrawn-words" not in b"".join(Session(one).raws)
-        assert typed(whole("m1")).message_id == "m1"
 
 
-def test_an_append_whose_index_another_process_compacted_away_still_erases(tmp_path: Path) -> None:
+def test_an_append_that_a_compaction_overtook_still_erases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it would erase is elsewhere by then, and the position is still the one that it expects."""
     with SQLiteJournal(tmp_path / "j.db") as one, SQLiteJournal(tmp_path / "j.db") as two:
         session = Session(one)
-        session.append(call(rawInput="the-withdrawn-words"))
-        session.append(call(title="x"))
-        session.append(terminal())
-        session.append(call(title="y"))
-        assert Session(two).journal.compact("s") == 1
+        for update in (call(rawInput="the-withdrawn-words"), call(title="x"), terminal(), call(title="y")):
+            session.append(update)
+        append = one._append
+        saved: list[int] = []
+
+        def overtaken(*arguments: Any) -> Any:
+            if not saved:
+                saved.append(two.compact("s"))
+            return append(*arguments)
+
+        monkeypatch.setattr(one, "_append", overtaken)
         session.append(call(rawInput=None))
+        assert saved == [1]
         assert b"the-withdrawn-words" not in b"".join(session.raws)
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_what_was_taken_back_is_known_to_have_been_though_nothing_is_left_of_it(compacted: bool) -> None:
+    with MemoryJournal() as journal:
+        position = 0
+        for update in (
+            v2.AgentMessageChunk(message_id="m", content=v2.TextContent(text="secret")),
+            v2.AgentMessage(message_id="m", content=None),
+            v2.AgentMessageChunk(message_id="n", content=v2.TextContent(text="wrong")),
+            v2.AgentMessage(message_id="n", content=[v2.TextContent(text="right")]),
+            v2.AgentMessage(message_id="o", content=[]),
+            v2.StateUpdate(state="idle"),
+        ):
+            position = journal.append("s", position, v2.encode(update)).position
+        if compacted:
+            journal.compact("s")
+            assert journal.compact("s") == 0
+        flags = [(one.withdrawn, one.corrected) for one in journal.load("s").transcript.messages]
+        assert flags == [(True, False), (False, True), (False, False)]

@@ -37,6 +37,7 @@ __all__ = [
     "joined_text",
     "or_unset",
     "part_of",
+    "parts_of",
 ]
 
 T = TypeVar("T")
@@ -95,6 +96,16 @@ def part_of(block: v2.ContentBlock) -> Part:
     if type(block) is v2.TextContent and block.annotations is UNSET and block.meta is UNSET and block.extra is UNSET:
         return block.text
     return block
+
+
+def parts_of(blocks: Iterable[v2.ContentBlock]) -> list[Part]:
+    """Give blocks in the form they are held in: :func:`part_of` of each, written out for messages of many."""
+    return [
+        block.text
+        if type(block) is v2.TextContent and block.annotations is UNSET and block.meta is UNSET and block.extra is UNSET
+        else block
+        for block in blocks
+    ]
 
 
 def block_of(part: Part) -> v2.ContentBlock:

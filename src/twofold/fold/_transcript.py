@@ -25,6 +25,7 @@ from twofold.fold._entities import (
     decoded,
     itself,
     part_of,
+    parts_of,
 )
 from twofold.fold._revision import Revision, patched
 from twofold.wire import same, to_json, v2
@@ -288,7 +289,7 @@ class Transcript:
                 self._notices.append(update)
                 return Change("notice", update, True)
             case CompactionUpdate():
-                parts = None if update.summary is UNSET else [part_of(block) for block in update.summary or ()]
+                parts = None if update.summary is UNSET else parts_of(update.summary or ())
                 return self._upsert("compaction", self._compactions, update.compaction_id, Compaction, update, parts)
             case CompactionSummaryChunk():
                 return self._append_item(
@@ -340,7 +341,7 @@ class Transcript:
 
     def _upsert_message(self, held: dict[str, Message], message_type: MessageType, update: v2.MessageUpdate) -> Change:
         """F-2, F-3, F-4, F-6: omitted keeps, ``null`` and ``[]`` clear, an array replaces everything held."""
-        parts = None if update.content is UNSET else [part_of(block) for block in update.content or ()]
+        parts = None if update.content is UNSET else parts_of(update.content or ())
         change = self._upsert("message", held, update.message_id, partial(Message, message_type), update, parts)
         if change.created:
             self._messages.append(change.target)

@@ -6,18 +6,20 @@ import asyncio
 import queue
 import threading
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Final, Self, TypeVar
 
+from twofold.exceptions import Malformed, ParseError
 from twofold.fold import Revision
 from twofold.journal._base import Journal
-from twofold.journal._records import Appended, Loaded, Origin, Record, SessionInfo
+from twofold.journal._records import Appended, Loaded, Origin, Record, SessionInfo, Unavailable
 
 __all__ = ["AsyncJournal", "Writer"]
 
 T = TypeVar("T")
 
-LARGEST: Final = 1024
+LARGEST: Final = 512
 """Updates in one commit, at most."""
 
 
@@ -41,7 +43,8 @@ class _Job:
             else:
                 self.future.set_result(result)
 
-        self.loop.call_soon_threadsafe(set_result)
+        with suppress(RuntimeError):  # the loop was closed: nobody waits any more
+            self.loop.call_soon_threadsafe(set_result)
 
 
 class AsyncJournal:
@@ -53,6 +56,8 @@ class AsyncJournal:
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
         self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._closing = threading.Lock()  # between the last job and the end of the queue
+        self._closed = False
         self._thread = threading.Thread(target=self._work, name="twofold-journal", daemon=True)
         self._thread.start()
 
@@ -89,38 +94,53 @@ class AsyncJournal:
         return list(await asyncio.to_thread(self.journal.sessions))
 
     async def close(self) -> None:
-        """Store what is queued, then close the journal."""
-        self._queue.put(None)
+        """Store what is queued, then close the journal. What is put after that fails with :class:`Unavailable`."""
+        with self._closing:
+            if not self._closed:
+                self._closed = True
+                self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
         await asyncio.to_thread(self.journal.close)
 
     def _put(self, job: _Job) -> None:
-        self._queue.put(job)
+        with self._closing:
+            if not self._closed:
+                self._queue.put(job)
+                return
+        job.future.set_exception(Unavailable(self.journal.where, "the journal is closed"))
 
     def _work(self) -> None:
         ended = False
         while not ended:
-            jobs = [self._queue.get()]
-            while not self._queue.empty() and len(jobs) < LARGEST:
-                jobs.append(self._queue.get())
-            ended = jobs[-1] is None
             runs: dict[Writer, list[_Job]] = {}
-            for job in jobs:
-                if job is not None:
-                    runs.setdefault(job.writer, []).append(job)
+            count = 0
+            while not count or (count < LARGEST and not self._queue.empty()):
+                job = self._queue.get()
+                if job is None:  # nothing comes after it
+                    ended = True
+                    break
+                runs.setdefault(job.writer, []).append(job)
+                count += max(1, len(job.raws))
             for writer, run in runs.items():
                 self._commit(writer, run)
 
     def _commit(self, writer: Writer, run: list[_Job]) -> None:
-        """Store what one writer queued in one commit; if that is refused, each by itself, so that each gets its own answer."""
+        """Store what one writer queued in one commit.
+
+        If some of it is no update, each by itself, so that each gets its own answer.
+        """
         try:
             together = self._append(writer, [raw for job in run for raw in job.raws])
-        except Exception as error:
+        except (Malformed, ParseError) as error:
             if len(run) == 1:
                 run[0].answer(error)
             else:
                 for job in run:
                     self._commit(writer, [job])
+            return
+        except BaseException as error:
+            for job in run:
+                job.answer(error)
             return
         places = list(together.positions)
         for job in run:
@@ -134,7 +154,7 @@ class AsyncJournal:
 
 
 class Writer:
-    """Appends to one session, in order. There is one writer a session at a time: a second one fails with ``PositionTaken``."""
+    """Appends to one session, in order. There is one writer a session: a second one fails with ``PositionTaken``."""
 
     def __init__(self, journal: AsyncJournal, session: str, position: int, origin: Origin) -> None:
         self.session = session

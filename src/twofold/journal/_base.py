@@ -1,7 +1,7 @@
 """The contract of a journal, and everything about it that does not depend on where the bytes lie.
 
-An engine stores, reads and rewrites records. This class says which: it checks updates before they are stored, knows what an
-update supersedes (J-3), honours redactions (J-6), folds (P-5) and compacts (J-4).
+An engine stores, reads and rewrites records. This class says which: it checks updates before they are stored, knows
+what an update supersedes (J-3), honours redactions (J-6), folds (P-5) and compacts (J-4).
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Any, ClassVar, Final, Self
 
 from msgspec import Struct
 
-from twofold.fold import Revision, replay
+from twofold.exceptions import Malformed, ParseError
+from twofold.fold import Revision, Transcript, replay
 from twofold.journal._compaction import compaction
 from twofold.journal._folding import BRACKETS, Folding
 from twofold.journal._follow import following
@@ -33,11 +34,11 @@ from twofold.journal._records import (
     SessionInfo,
     Verified,
 )
-from twofold.journal._supersede import Eraser, Index, Slot, slots, without
+from twofold.journal._supersede import Eraser, Held, Index, Slot, slots, without
 from twofold.jsonrpc import dumps
 from twofold.wire import v2
 
-__all__ = ["Journal", "New"]
+__all__ = ["PAGE", "Journal", "New", "Stale"]
 
 PAGE: Final = 512
 """Records read at a time: between two pages a reader holds nothing of the storage."""
@@ -50,6 +51,10 @@ class New(Struct, frozen=True, gc=False):
     origin: Origin
     received_at: float
     form: Form = "received"
+
+
+class Stale(Exception):
+    """What an engine raises when another process changed a session since it was last looked at: look again."""
 
 
 class _Known:
@@ -71,21 +76,34 @@ class _Known:
     def note(self, record: Record) -> None:
         """Note a record that is stored already."""
         self.position = record.position
-        if record.origin != "replay":
-            self.open.add(record.position, v2.decode_update(record.raw))
-        elif record.raw == BRACKETS["begin"]:
+        if record.origin == "replay":
+            superseded = self.turn(record.raw)
+            self.index.keep(superseded)
+            return
+        try:
+            update = v2.decode_update(record.raw)
+        except (Malformed, ParseError):  # sound bytes that are no update: a gap wherever they are shown
+            return
+        self.open.keep(self.open.add(record.position, update))  # what is superseded and still there was kept
+
+    def turn(self, bracket: bytes) -> Mapping[Slot, Held]:
+        """Go into a replay or out of it, and give what that supersedes. One that is begun anew has failed before."""
+        fresh, self.replay = self.replay, None
+        superseded: Mapping[Slot, Held] = {}
+        if fresh is not None and bracket == BRACKETS["end"]:
+            superseded = self.index.merge(fresh)
+        elif fresh is not None:
+            self.index.absorb(fresh)
+        if bracket == BRACKETS["begin"]:
             self.replay = Index()
-        else:
-            if self.replay is not None and record.raw == BRACKETS["end"]:
-                self.index.merge(self.replay)
-            self.replay = None
+        return superseded
 
 
 class Journal(ABC):
     """Sessions on storage. Use it from any thread; close it when done (it is a context manager).
 
-    Every method raises :class:`Unavailable` when the storage cannot be used and :class:`Damaged` when what it holds is not
-    what was stored.
+    Every method raises :class:`Unavailable` when the storage cannot be used and :class:`Damaged` when what it holds is
+    not what was stored.
     """
 
     gapless: ClassVar[bool] = True
@@ -102,7 +120,9 @@ class Journal(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     # Writing
@@ -115,24 +135,36 @@ class Journal(ABC):
         origin: Origin = "agent",
         received_at: float | None = None,
     ) -> Appended:
-        """Store updates after ``expected_position`` (0 begins a session), all or none, durably: they survive a crash (J-1).
+        """Store updates after ``expected_position`` (0 begins a session), all or none, durably (J-1).
 
         What they supersede is erased before this returns, unless a foreign reader is in the way (J-3). Raises
         :class:`PositionTaken` when the session is at another position, and :class:`~twofold.exceptions.Malformed` or
         :class:`~twofold.exceptions.ParseError` for bytes that are no v2 update: then nothing is stored.
         """
+        if origin == "replay":
+            raise ValueError("the records around a replay are made by begin_replay and end_replay")
         updates = [v2.decode_update(raw) for raw in raws]
+        for update in updates:
+            if type(update) in _TERMINALS:
+                Transcript().apply(update)  # raises when its output is no base64: it could not be folded
         now = time.time() if received_at is None else received_at
         with self._lock:
-            known = self._caught_up(session, expected_position)
-            if not raws:
-                return Appended(expected_position)
-            redacted = set(self._redactions(session))
-            news = []
-            for raw, update in zip(raws, updates, strict=True):
-                stored = _unredacted(raw, update, redacted) if redacted else raw
-                news.append(New(stored, origin, now, "received" if stored is raw else "rewritten"))
-            return self._store(session, known, news)
+            while True:
+                known = self._caught_up(session, expected_position)
+                if not raws:
+                    return Appended(expected_position)
+                news = [New(raw, origin, now) for raw in raws]
+                for kind, id in self._redactions(session):
+                    for number, update in enumerate(updates):
+                        names = {name for entity, its_id, name in slots(update) if (entity, its_id) == (kind, id)}
+                        if names:
+                            stripped = without(news[number].raw, names)
+                            news[number] = New(stripped, origin, now, "rewritten")
+                            updates[number] = v2.decode_update(stripped)
+                try:
+                    return self._store(session, known, news, updates)
+                except Stale:
+                    continue
 
     def begin_replay(self, session: str, expected_position: int) -> Appended:
         """Note that the agent begins to replay the session: what is appended now is the replay (P-5)."""
@@ -143,23 +175,34 @@ class Journal(ABC):
         return self._bracket(session, expected_position, "end" if ok else "failed")
 
     def redact(self, session: str, kind: EntityKind, id: str) -> Appended:
-        """Erase what a message, tool call or terminal says, for good: content that comes later for it is not stored (J-6).
+        """Erase what a message, tool call or terminal says, for good: what comes later for it is not stored (J-6).
 
         The redaction is a record itself, so that followers see it: an update that clears the thing.
         """
+        clear = dumps(_cleared(kind, id))
+        update = v2.decode_update(clear)
         with self._lock:
-            known = self._caught_up(session, None)
             self._remember_redaction(session, kind, id)
-            held = known.index.of(kind, id)
-            if known.replay is not None:
-                held |= known.replay.of(kind, id)
-            clear = New(dumps(_cleared(kind, id)), "operator", time.time())
-            return self._store(session, known, [clear], also=held, forced=True)
+            while True:
+                known = self._caught_up(session, None)
+                held = known.index.of(kind, id)
+                if known.replay is not None:
+                    for slot, positions in known.replay.of(kind, id).items():
+                        held[slot] = held.get(slot, array("q")) + positions
+                try:
+                    done = self._store(
+                        session, known, [New(clear, "operator", time.time())], [update], also=held, forced=True
+                    )
+                except (PositionTaken, Stale):
+                    continue  # somebody was quicker
+                for index in {known.index, known.open}:
+                    index.forget_kept(kind, id)
+                return done
 
     # Reading
 
     def read(self, session: str, after: int = 0) -> Iterator[Record]:
-        """Give the records after a position, in order, as they are now. Raises :class:`Damaged` where one cannot be read."""
+        """Give the records after a position, in order, as they are now. Raises :class:`Damaged` at one that is."""
         while page := self.page(session, after):
             yield from page
             after = page[-1].position
@@ -187,7 +230,7 @@ class Journal(ABC):
             return self._head(session)
 
     def load(self, session: str, *, revision: Revision | str | None = None) -> Loaded:
-        """Fold a session. ``revision`` overrides the one that is stored with it. Damaged records are gaps in what is folded."""
+        """Fold a session; damaged records are gaps in it. ``revision`` overrides the one that is stored with it."""
         folding = Folding(session, Revision(revision or self._revision(session)))
         for record in self._tolerant(session, 0):
             folding.add(record)
@@ -205,21 +248,27 @@ class Journal(ABC):
         The folded state stays the same, exactly; order and followers are not disturbed (J-4, J-5).
         """
         with self._lock:
-            known = self._caught_up(session, None)
-            loaded = self.load(session)
-            if known.replay is not None or loaded.gaps:
-                return 0
-            plan = compaction(loaded, self.read(session))
-            if plan.rewritten or plan.removed:
-                self._rewrite(session, plan.rewritten, plan.removed)
-                self._known.pop(session, None)
-            return len(plan.removed)
+            while True:
+                known = self._caught_up(session, None)
+                loaded = self.load(session)
+                if loaded.replaying or loaded.gaps or loaded.position != known.position:
+                    return 0
+                plan = compaction(loaded, self.read(session), known.index.kept if self.keep_superseded else ())
+                if not plan.rewritten:
+                    return 0
+                try:
+                    self._rewrite(session, plan.rewritten, plan.removed)
+                except Stale:
+                    continue
+                finally:
+                    self._known.pop(session, None)
+                return len(plan.removed)
 
     def retain(self, *, max_age: float | None = None, max_bytes: int | None = None) -> Sequence[str]:
-        """Delete the sessions not heard of for ``max_age`` seconds, then the oldest until ``max_bytes`` hold; give their names."""
+        """Delete sessions not heard of for ``max_age`` seconds, then the oldest until ``max_bytes`` hold; name them."""
         sessions = sorted(self.sessions(), key=lambda one: one.updated_at)
         total = sum(one.size for one in sessions)
-        deleted = []
+        deleted: list[str] = []
         for one in sessions:
             too_old = max_age is not None and time.time() - one.updated_at > max_age
             too_big = max_bytes is not None and total > max_bytes
@@ -266,10 +315,12 @@ class Journal(ABC):
     def _append(
         self, session: str, expected: int, news: Sequence[New], rewritten: Mapping[int, bytes]
     ) -> tuple[Sequence[int], Erasure]:
-        """Store ``news`` and the new bytes of earlier records, in one step, erasing the old bytes. Give the positions."""
+        """Store ``news`` and other bytes for earlier records, in one step, and erase theirs. Give the positions."""
 
     @abstractmethod
-    def _rewrite(self, session: str, rewritten: Mapping[int, tuple[bytes, Form]], removed: Iterable[int]) -> Erasure: ...
+    def _rewrite(
+        self, session: str, rewritten: Mapping[int, tuple[bytes, Form]], removed: Iterable[int]
+    ) -> Erasure: ...
 
     @abstractmethod
     def _generation(self, session: str) -> int:
@@ -345,62 +396,68 @@ class Journal(ABC):
 
     def _bracket(self, session: str, expected_position: int, word: str) -> Appended:
         with self._lock:
-            known = self._caught_up(session, expected_position)
-            if (word == "begin") != (known.replay is None):
-                raise ValueError("a replay is under way" if word == "begin" else "no replay is under way")
-            superseded: Mapping[Slot, array[int]] = {}
-            if word == "end" and known.replay is not None:
-                superseded = known.index.merge(known.replay)
-            appended = self._store(session, known, [New(BRACKETS[word], "replay", time.time())], also=superseded)
-            known.replay = Index() if word == "begin" else None
-            return appended
+            while True:
+                known = self._caught_up(session, expected_position)
+                if word != "begin" and known.replay is None:
+                    raise ValueError("no replay is under way")
+                bracket = New(BRACKETS[word], "replay", time.time())
+                superseded = known.turn(bracket.raw)
+                try:
+                    return self._store(session, known, [bracket], [None], also=superseded)
+                except Stale:
+                    continue
 
     def _store(
         self,
         session: str,
         known: _Known,
         news: Sequence[New],
+        updates: Sequence[v2.SessionUpdate | None],
         *,
-        also: Mapping[Slot, array[int]] | None = None,
+        also: Mapping[Slot, Held] | None = None,
         forced: bool = False,
     ) -> Appended:
         """Store records with everything that they supersede erased, earlier ones of the same batch included."""
-        superseded: dict[Slot, array[int]] = dict(also or {})
+        superseded = dict(also or {})
         stored = list(news)
-        erase = Eraser()
+        index, expected, count = known.open, known.position, len(news)
         try:
-            for number, new in enumerate(news):
-                if new.origin == "replay":
+            for number, update in enumerate(updates):
+                if update is None:
                     continue
-                for slot, positions in known.open.add(number - len(news), v2.decode_update(new.raw)).items():
-                    superseded[slot] = superseded.get(slot, array("q")) + positions
+                found = index.add(number - count, update)
+                for slot in found:
+                    superseded[slot] = superseded.get(slot, array("q")) + found[slot]
             if self.keep_superseded and not forced:
+                index.keep(superseded)
                 superseded.clear()
-            names: dict[int, set[str]] = {}
-            for slot, positions in superseded.items():
+            names: dict[int, frozenset[str]] = {}
+            for (_, _, name), positions in superseded.items():
+                one = frozenset((name,))
                 for position in positions:
-                    names.setdefault(position, set()).add(slot.name)
+                    names[position] = names[position] | one if position in names else one
+            erase = Eraser()
+            rewritten: dict[int, bytes] = {}
             for position in [position for position in names if position < 0]:
                 old = stored[position]
                 stored[position] = New(erase(old.raw, names.pop(position)), old.origin, old.received_at, "rewritten")
-            rewritten = {
-                record.position: erase(record.raw, names[record.position])
-                for record in (self._records_at(session, names) if names else ())
-            }
-            places, erasure = self._append(session, known.position, stored, rewritten)
+            for record in self._records_at(session, names) if names else ():
+                left = erase(record.raw, names[record.position])
+                if left != record.raw:
+                    rewritten[record.position] = left
+            places, erasure = self._append(session, expected, stored, rewritten)
         except BaseException:
             self._known.pop(session, None)  # what was noted may not be so
             raise
-        known.open.settle(places)
+        index.settle(places)
         known.position = places[-1]
+        if not expected:
+            known.generation = self._generation(session)  # the session has only now begun
         self._tell(session)
         return Appended(places[-1], erasure, tuple(places))
 
 
-def _unredacted(raw: bytes, update: v2.SessionUpdate, redacted: set[tuple[str, str]]) -> bytes:
-    """Leave out of an update what it says for a redacted thing (J-6)."""
-    names = [slot.name for slot, _ in slots(update) if (slot.entity, slot.id) in redacted]
-    return without(raw, names) if names else raw
+_TERMINALS: Final = frozenset({v2.TerminalUpdate, v2.TerminalOutputChunk})
 
 
 def _cleared(kind: EntityKind, id: str) -> dict[str, Any]:

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from twofold.fold import Change, Message, Reload, Revision, ToolCall, Transcript
+from msgspec import UNSET
+
+from twofold.exceptions import Malformed, ParseError
+from twofold.fold import Change, Message, MessageType, Reload, Revision, ToolCall, Transcript
 from twofold.journal._records import Damaged, Loaded, Record
 from twofold.wire import v2
 
 __all__ = ["BRACKETS", "Folding"]
+
+_TYPES: Final[dict[type[v2.MessageUpdate], MessageType]] = {
+    v2.UserMessage: "user_message",
+    v2.AgentMessage: "agent_message",
+    v2.AgentThought: "agent_thought",
+}
 
 BRACKETS: Final = {"begin": b'{"replay":"begin"}', "end": b'{"replay":"end"}', "failed": b'{"replay":"failed"}'}
 """What the journal's own records around a replay say."""
@@ -26,6 +35,7 @@ class Folding:
         self._reload: Reload | None = None
         self._began = 0
         self._missing: dict[tuple[str, str], None] = {}
+        self._erased: set[Message] = set()  # messages that content was erased from
 
     def add(self, record: Record | Damaged) -> Change:
         """Fold one record and say what that did to the transcript; damage is a gap."""
@@ -35,11 +45,15 @@ class Folding:
             return Change.nothing
         self.position = record.position
         if record.origin != "replay":
-            update = v2.decode_update(record.raw)
-            if self._reload is None:
-                return self.transcript.apply(update)
-            self._reload.apply(update)
-        elif record.raw == BRACKETS["begin"]:
+            try:
+                update = v2.decode_update(record.raw)
+                transcript = self.transcript if self._reload is None else self._reload.fresh
+                change = self._marked(record, update, transcript, transcript.apply(update))
+            except (Malformed, ParseError):  # sound bytes that are no update; nothing of ours stores such
+                self._gaps.append((record.position, record.position))
+                return Change.nothing
+            return change if self._reload is None else Change.nothing
+        if record.raw == BRACKETS["begin"]:
             self._reload, self._began = self.transcript.reload(), record.position
         else:
             if self._reload is not None and record.raw == BRACKETS["end"]:
@@ -49,11 +63,29 @@ class Folding:
             self._reload = None
         return Change.nothing
 
+    def _marked(self, record: Record, update: v2.SessionUpdate, transcript: Transcript, change: Change) -> Change:
+        """Say of a message that content was erased from what its flags would say had the content been seen."""
+        if not isinstance(update, v2.UserMessage | v2.AgentMessage | v2.AgentThought):
+            return change
+        message = transcript.message(_TYPES[type(update)], update.message_id)
+        if message is None:
+            return change
+        if record.form == "rewritten":
+            self._erased.add(message)
+        elif message in self._erased and update.content is not UNSET:
+            message.corrected = message.corrected or bool(message.content)
+            if not message.content and not message.withdrawn:
+                message.withdrawn = True
+                return change or Change("message", message, content="cleared")
+        return change
+
     def result(self) -> Loaded:
         """Give what was folded."""
         here = _things(self.transcript)
         missing = [thing for thing in self._missing if thing not in here]
-        return Loaded(self.transcript, self.position, tuple(self._gaps), tuple(missing), self.era)
+        return Loaded(
+            self.transcript, self.position, tuple(self._gaps), tuple(missing), self.era, self._reload is not None
+        )
 
 
 def _things(transcript: Transcript) -> dict[tuple[str, str], None]:

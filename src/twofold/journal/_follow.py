@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from twofold.journal._records import Record
@@ -20,14 +21,16 @@ POLL: Final = 0.02
 async def following(journal: Journal, session: str, after: int) -> AsyncGenerator[Record, None]:
     """Give a session's records after a position and then those that come, without end.
 
-    Appends of this process wake it; those of others it finds by looking whether the storage has changed.
+    Appends of this process wake it; those of others it finds by looking whether the storage has changed. Both are noted
+    before a page is read, so that what comes while it is read or handed out is not missed.
     """
     loop = asyncio.get_running_loop()
     changed = asyncio.Event()
 
     def wake(name: str) -> None:
         if name == session:
-            loop.call_soon_threadsafe(changed.set)
+            with suppress(RuntimeError):  # the loop was closed under an iterator that was not
+                loop.call_soon_threadsafe(changed.set)
 
     stop = journal.listen(wake)
     try:

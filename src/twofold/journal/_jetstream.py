@@ -24,7 +24,18 @@ from nats.aio.msg import Msg
 
 from twofold.journal._records import Unavailable
 
-__all__ = ["CLOSED", "LARGEST_BATCH", "Link", "Message", "Post", "Refused", "Unanswered"]
+__all__ = [
+    "CLOSED",
+    "LARGEST_BATCH",
+    "NO_STREAM",
+    "PATIENCE",
+    "WRONG_LAST",
+    "Link",
+    "Message",
+    "Post",
+    "Refused",
+    "Unanswered",
+]
 
 T = TypeVar("T")
 

@@ -20,7 +20,8 @@ def open_journal(
 ) -> Journal:
     """Open a journal by its name: ``sqlite:PATH`` or just a path, ``nats://HOST:PORT/STREAM``, ``memory:``.
 
-    Without ``create`` a file that is not there is an error. Raises :class:`Unavailable`, also when an engine is not installed.
+    Without ``create`` a file that is not there is an error. Raises :class:`Unavailable`, also when an engine is not
+    installed.
     """
     name = os.fspath(name)
     if name == "memory:":

@@ -27,14 +27,14 @@ __all__ = [
 ]
 
 Origin: TypeAlias = Literal["agent", "v1", "operator", "replay"]
-"""Who the bytes are from: a v2 agent as received; the converter, from a v1 agent; an operator's redaction; the journal's
-own brackets around a replay (``{"replay": "begin"}``, ``"end"``, ``"failed"``)."""
+"""Who the bytes are from: a v2 agent as received; the converter, from a v1 agent; an operator's redaction; the
+journal's own brackets around a replay (``{"replay": "begin"}``, ``"end"``, ``"failed"``)."""
 
 Form: TypeAlias = Literal["received", "rewritten", "compacted"]
 """Whether a record is as it was appended, had content erased from it (J-4), or stands for several by compaction."""
 
 Erasure: TypeAlias = Literal["none", "done", "pending"]
-"""What became of superseded bytes: there were none; they are gone from storage; they wait for a foreign reader (J-3)."""
+"""What became of superseded bytes: there were none; they are gone; they wait for a foreign reader (J-3)."""
 
 EntityKind: TypeAlias = Literal["user_message", "agent_message", "agent_thought", "tool_call", "terminal"]
 """What an operator can redact."""
@@ -43,7 +43,7 @@ ENTITY_KINDS: Final[Sequence[EntityKind]] = ("user_message", "agent_message", "a
 
 
 class Record(Struct, frozen=True, gc=False):
-    """One update of one session at its position. ``received_at`` is in seconds since the epoch, ``raw`` the exact bytes."""
+    """One update of one session at its position. ``received_at`` is in seconds since the epoch; ``raw`` is exact."""
 
     session: str
     position: int
@@ -54,7 +54,7 @@ class Record(Struct, frozen=True, gc=False):
 
 
 class Appended(Struct, frozen=True, gc=False):
-    """Where an append went (the position of its last record, and those of all), and whether what it superseded is erased."""
+    """Where an append went (the position of its last record, and of all), and whether what it superseded is erased."""
 
     position: int
     erasure: Erasure = "none"
@@ -62,7 +62,7 @@ class Appended(Struct, frozen=True, gc=False):
 
 
 class SessionInfo(Struct, frozen=True, gc=False):
-    """A session in a journal: its last position, how many records and bytes it has, and when it began and was last heard."""
+    """A session in a journal: its last position, its records and bytes, when it began and was last heard of."""
 
     session: str
     position: int
@@ -76,9 +76,10 @@ class SessionInfo(Struct, frozen=True, gc=False):
 class Loaded(Struct, frozen=True):
     """A session folded from its records.
 
-    ``position`` is that of the last record folded. ``gaps`` are position ranges whose records are damaged: the transcript
-    lacks them. ``not_replayed`` names what the agent did not replay when it last replayed the session (P-5): it is still in
-    the journal, and not in the transcript.
+    ``position`` is that of the last record folded. ``gaps`` are position ranges whose records are damaged: the
+    transcript lacks them. ``not_replayed`` names what the agent did not replay when it last replayed the session (P-5):
+    it is still in the journal, and not in the transcript. ``replaying`` says that a replay was begun and has not ended:
+    what came since is not in the transcript. ``era`` is the position where the last replay began that succeeded.
     """
 
     transcript: Transcript
@@ -86,6 +87,7 @@ class Loaded(Struct, frozen=True):
     gaps: Sequence[tuple[int, int]] = ()
     not_replayed: Sequence[tuple[str, str]] = ()
     era: int = 0
+    replaying: bool = False
 
 
 class Verified(Struct, frozen=True):

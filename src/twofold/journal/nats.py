@@ -337,7 +337,7 @@ class NATSJournal(Journal):
                     raise
                 reason = error.reason if isinstance(error, Unavailable) else "somebody else appended meanwhile"
                 raise PartlyStored(self.where, done.position, done.positions, reason) from None
-            erasure: Erasure = max(done.erasure, appended.erasure, key=_ERASURES.index)
+            erasure = _ERASURES[max(_ERASURES.index(done.erasure), _ERASURES.index(appended.erasure))]
             done = Appended(appended.position, erasure, done.positions + appended.positions)
         return done
 

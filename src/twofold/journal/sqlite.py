@@ -1,32 +1,38 @@
 """A journal in one SQLite file, safe with several processes.
 
-Durable means ``synchronous=FULL`` in WAL mode: a commit is on the disk when it returns. Several records of one commit share
-a row, a *segment*. Erasing rewrites segments under ``secure_delete``, then moves the write-ahead log into the file and cuts
-it to nothing, because the old pages are still in it; only a reader with an old snapshot can delay that.
+Durable means ``synchronous=FULL`` in WAL mode: a commit is on the disk when it returns. Several records of one commit
+share a row, a *segment*.
+
+Erasing rewrites segments under ``secure_delete``, then moves the write-ahead log into the file and cuts it to nothing,
+because the old pages are still in it; only a reader with an old snapshot can delay that. ``secure_delete`` alone would
+not do: when SQLite moves rows between pages it leaves copies of them in the unused parts. It never moves overflow
+pages, so a segment's data is put where it does not fit into a page with the rest of its row, and lies in overflow pages
+as a whole.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import sqlite3
-import sys
+import threading
+import time
 import zlib
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from msgspec import Struct
 
 from twofold.exceptions import TwofoldError
-from twofold.journal._base import Journal, New
+from twofold.journal._base import Journal, New, Stale
 from twofold.journal._records import (
     Damaged,
     Erasure,
     Form,
-    JournalError,
     Origin,
     PositionTaken,
     Record,
@@ -38,12 +44,20 @@ from twofold.wire import v2
 
 __all__ = ["SQLiteJournal"]
 
-T = TypeVar("T")
-
 APPLICATION: Final = 0x74776F66  # "twof": which program's file this is
 BUSY_SECONDS: Final = 5.0
+PATIENCE: Final = 1.0
+"""Seconds to wait for readers when an erasure cuts the log; those of ours hold a snapshot for a moment only."""
+PAGE_BYTES: Final = 2048
+"""SQLite's page: rather small, because the smallest commit takes an overflow page of its own."""
+LOG_BYTES: Final = 1 << 22
+"""How long the write-ahead log grows before SQLite moves it into the file, in pages of this size."""
 SEGMENT: Final = 256
 """Records in one row, at most."""
+SEGMENT_BYTES: Final = 1 << 22
+"""Bytes in one row, unless it is one record; and what a page of reading stops at."""
+
+_MAKING: Final = threading.Lock()
 
 FORMS: Final[Sequence[Form]] = ("received", "rewritten", "compacted")
 
@@ -51,35 +65,41 @@ MIGRATIONS: Final[Sequence[str]] = (
     # 1: the first release
     """
     CREATE TABLE session (
-        id INTEGER PRIMARY KEY,
-        name TEXT NOT NULL UNIQUE,
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        name NOT NULL UNIQUE,
         position INTEGER NOT NULL DEFAULT 0,
         generation INTEGER NOT NULL DEFAULT 0,
         revision TEXT NOT NULL DEFAULT 'rfd'
     );
     CREATE TABLE segment (
-        session INTEGER NOT NULL REFERENCES session (id) ON DELETE CASCADE,
+        session INTEGER NOT NULL REFERENCES session (id),
         last INTEGER NOT NULL,
+        after INTEGER NOT NULL,
         origin TEXT NOT NULL,
+        checksum INTEGER NOT NULL,
         positions BLOB NOT NULL,
         times BLOB NOT NULL,
         forms BLOB NOT NULL,
         lengths BLOB NOT NULL,
-        checksum INTEGER NOT NULL,
+        gap BLOB NOT NULL,
         data BLOB NOT NULL,
         PRIMARY KEY (session, last)
     ) WITHOUT ROWID;
     CREATE TABLE redaction (
-        session INTEGER NOT NULL REFERENCES session (id) ON DELETE CASCADE,
+        session INTEGER NOT NULL REFERENCES session (id),
         kind TEXT NOT NULL,
-        entity TEXT NOT NULL,
+        entity NOT NULL,
         PRIMARY KEY (session, kind, entity)
     ) WITHOUT ROWID;
-    CREATE TABLE erasure (pending INTEGER NOT NULL);
-    INSERT INTO erasure VALUES (0);
+    CREATE TABLE erasure (asked INTEGER NOT NULL, done INTEGER NOT NULL);
+    INSERT INTO erasure VALUES (0, 0);
     """,
 )
 """What brings a file from each version of the format to the next."""
+
+
+def _say_nothing(_sentence: str) -> None:
+    pass
 
 
 class SQLiteJournal(Journal):
@@ -99,88 +119,172 @@ class SQLiteJournal(Journal):
         report: Callable[[str], object] | None = None,
     ) -> None:
         super().__init__(os.fspath(path), keep_superseded=keep_superseded)
-        self._path = Path(path)
-        self._report = report or (lambda _sentence: None)
+        self._path = Path(path).absolute()
+        self._report: Callable[[str], object] = report or _say_nothing
         self._read_only = read_only
-        self._pending = 0
+        self._busy = busy_seconds
+        self._local = 0  # bytes of a row that SQLite may keep in the page
+        self._pending = False  # an erasure of ours waits
+        self._cut = 0  # the last erasure asked for that the log was cut after, as far as this process knows
+        self._watch: sqlite3.Connection | None = None
+        self._watching = threading.Lock()
+        self._closed = False
         with self._guarded():
-            self._connection = self._opened(busy_seconds)
+            self._connection = self._opened()
 
     # Opening
 
-    def _opened(self, busy_seconds: float) -> sqlite3.Connection:
+    def _opened(self) -> sqlite3.Connection:
         if not self._read_only:
-            # SQLite gives the log and the index beside the file the file's own permissions.
-            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
-        log = _Log.beside(self._path)
-        mode = "ro" if self._read_only else "rw"
-        connection = sqlite3.connect(
-            f"{self._path.absolute().as_uri()}?mode={mode}",
-            uri=True,
-            timeout=busy_seconds,
-            isolation_level=None,
-            check_same_thread=False,
-        )
+            self._made()
+        connection = self._connected()
         try:
+            version = self._version(connection)
             if self._read_only:
-                self._check_format(connection)
+                if version == 0:
+                    raise Unavailable(self.where, "this file is empty, not a journal")
                 return connection
             connection.execute("PRAGMA secure_delete = ON")
-            self._migrate(connection)
-            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA temp_store = MEMORY")  # or what is erased might lie in a temporary file
+            connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")  # of a file that is empty yet
+            self._log_ahead(connection)
             connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("PRAGMA foreign_keys = ON")
+            connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_BYTES // PAGE_BYTES}")
+            self._private()
+            self._begin_clean(connection)
+            page: int = connection.execute("PRAGMA page_size").fetchone()[0]
+            self._local = (page - 12) * 64 // 255 - 23  # SQLite's file format, "B-tree Pages": an index page's X
             # Erasures that a crash interrupted are finished before anything is served.
-            self._pending = connection.execute("SELECT pending FROM erasure").fetchone()[0]
-            self._checkpointed(connection)
-            if log is not None and log.torn:
-                self._report(f"{self.where}: the last commit had been cut off by a crash, and was never acknowledged: dropped")
+            self._finished(connection)
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def _check_format(self, connection: sqlite3.Connection) -> int:
+    def _made(self) -> None:
+        """Make the file if it is not there. SQLite gives the log and the index beside it the same permissions.
+
+        An existing file is not opened but by SQLite: closing it would let go of all locks that this process has on it.
+        """
+        with _MAKING:
+            try:
+                os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            except FileExistsError:
+                if not os.access(self._path, os.W_OK):
+                    raise Unavailable(self.where, _REASONS[sqlite3.SQLITE_READONLY]) from None
+
+    def _connected(self) -> sqlite3.Connection:
+        return sqlite3.connect(
+            f"{self._path.as_uri()}?mode={'ro' if self._read_only else 'rw'}",
+            uri=True,
+            timeout=self._busy,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+
+    def _version(self, connection: sqlite3.Connection) -> int:
         application = connection.execute("PRAGMA application_id").fetchone()[0]
         version: int = connection.execute("PRAGMA user_version").fetchone()[0]
         tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        if application != APPLICATION and tables:
+        if application != APPLICATION and (application or tables):
             raise Unavailable(self.where, "this is a SQLite file, but not a twofold journal")
         if version > len(MIGRATIONS):
             raise Unavailable(self.where, f"this journal was written by a newer twofold (format {version})")
-        return version
+        return version if tables else 0
 
-    def _migrate(self, connection: sqlite3.Connection) -> None:
-        if self._check_format(connection) == len(MIGRATIONS):
+    def _log_ahead(self, connection: sqlite3.Connection) -> None:
+        """Turn the write-ahead log on. SQLite does not wait for the lock that this takes the first time."""
+        deadline = time.monotonic() + self._busy
+        while True:
+            try:
+                mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+            except sqlite3.OperationalError as error:
+                if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+                continue
+            if mode != "wal":
+                raise Unavailable(self.where, "SQLite cannot keep a write-ahead log here")
             return
-        connection.execute("BEGIN IMMEDIATE")
+
+    def _private(self) -> None:
+        """Take everybody else's permissions off files that were there before (J-8)."""
+        for suffix in ("", "-wal", "-shm"):
+            path = self._beside(suffix)
+            with contextlib.suppress(FileNotFoundError):
+                mode = path.stat().st_mode & 0o777
+                if mode & 0o077:
+                    os.chmod(path, mode & 0o700)
+                    self._report(f"{path}: others than the owner could read it: not any more")
+
+    def _begin_clean(self, connection: sqlite3.Connection) -> None:
+        """Bring the file to this version's format, and look whether a crash cut a commit off."""
+        seen = connection.execute("PRAGMA data_version").fetchone()[0]
         try:
-            version = self._check_format(connection)  # another process may have been quicker
-            for script in MIGRATIONS[version:]:
-                for statement in script.split(";"):
-                    if statement.strip():
-                        connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {APPLICATION}")
-            connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+            committed = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[1]
+        except sqlite3.OperationalError:  # the disk is full, say; what is there can be read
+            committed = -1
+        connection.execute("BEGIN IMMEDIATE")  # nobody else writes to the log while it is looked at
+        try:
+            # A log that somebody wrote to meanwhile is in use: what a crash left was dropped before.
+            idle = connection.execute("PRAGMA data_version").fetchone()[0] == seen
+            if idle and committed >= 0 and self._torn(committed):
+                self._report(f"{self.where}: a crash cut off the last commit, which was never acknowledged: dropped")
+            self._migrate(connection)
             connection.execute("COMMIT")
         except BaseException:
-            connection.execute("ROLLBACK")
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
             raise
 
+    def _torn(self, committed: int) -> bool:
+        """Whether the write-ahead log goes on after the frames that SQLite counts as committed."""
+        try:
+            with open(self._beside("-wal"), "rb") as log:
+                header = log.read(32)
+                page = int.from_bytes(header[8:12], "big")
+                log.seek(32 + committed * (24 + page))
+                frame = log.read(24)
+        except FileNotFoundError:
+            return False
+        if len(header) < 32:
+            return bool(header)
+        # Whole frames of an earlier use of the log may follow; they carry another salt.
+        return bool(frame) and (len(frame) < 24 or frame[8:16] == header[16:24])
+
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        version = self._version(connection)
+        for script in MIGRATIONS[version:]:
+            for statement in script.split(";"):
+                if statement.strip():
+                    connection.execute(statement)
+        if version < len(MIGRATIONS):
+            connection.execute(f"PRAGMA application_id = {APPLICATION}")
+            connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+
+    def _beside(self, suffix: str) -> Path:
+        return self._path.with_name(self._path.name + suffix)
+
     def close(self) -> None:
-        with self._lock:
-            self._connection.close()
+        with self._lock, self._watching:
+            self._closed = True
+            for connection in (self._watch, self._connection):
+                if connection is not None:
+                    connection.close()
 
     # The contract
 
     def sessions(self) -> Sequence[SessionInfo]:
         query = """
-            SELECT s.name, s.position, s.revision, g.times, length(g.positions) / 8, length(g.data)
+            SELECT s.name, s.position, s.revision, substr(g.times, 1, 8), substr(g.times, -8),
+                   length(g.positions) / 8, length(g.data)
             FROM session s JOIN segment g ON g.session = s.id ORDER BY s.id, g.last
         """
         found: dict[str, SessionInfo] = {}
-        for name, position, revision, times, count, size in self._fetched(query):
-            began, ended = _floats(times)[0], _floats(times)[-1]
+        for stored, position, revision, first, last, count, size in self._fetched(query):
+            if not count:
+                continue
+            name, began, ended = _name(stored), _time(first), _time(last)
             known = found.get(name)
             if known is not None:
                 began, count, size = known.created_at, known.records + count, known.size + size
@@ -190,7 +294,7 @@ class SQLiteJournal(Journal):
     def verify(self) -> Verified:
         faults = [f"the file: {row[0]}" for row in self._fetched("PRAGMA integrity_check") if row[0] != "ok"]
         records = 0
-        names = [name for (name,) in self._fetched("SELECT name FROM session ORDER BY id")]
+        names = [_name(stored) for (stored,) in self._fetched("SELECT name FROM session ORDER BY id")]
         for name in names:
             for record in self._tolerant(name, 0):
                 if isinstance(record, Damaged):
@@ -202,172 +306,259 @@ class SQLiteJournal(Journal):
                         v2.decode_update(record.raw)
                 except TwofoldError as error:
                     faults.append(f'session "{name}": position {record.position} is no update: {error}')
-        pending = self._fetched("SELECT pending FROM erasure")[0][0]
-        return Verified(len(names), records, tuple(faults), "pending" if pending else "none")
+        with self._lock, self._guarded():
+            erasure: Erasure = "pending" if self._waiting(self._connection) else "none"
+        return Verified(len(names), records, tuple(faults), erasure)
 
     def changes(self) -> object:
-        with self._lock:
-            return self._connection.execute("PRAGMA data_version").fetchone()[0]
+        """A connection of its own, so that an event loop that asks does not wait for a commit."""
+        with self._watching, self._guarded():
+            if self._closed:
+                raise Unavailable(self.where, "the journal is closed")
+            if self._watch is None:
+                self._watch = self._connected()
+            return self._watch.execute("PRAGMA data_version").fetchone()[0]
 
     # What an engine does
 
     def _head(self, session: str) -> int:
-        rows = self._fetched("SELECT position FROM session WHERE name = ?", session)
+        rows = self._fetched("SELECT position FROM session WHERE name = ?", _key(session))
         return rows[0][0] if rows else 0
 
     def _read(self, session: str, after: int, limit: int) -> Sequence[Record]:
         records: list[Record] = []
-        for segment in self._segments(session, after, 1 + limit // SEGMENT):
+        segments = self._segments(session, after, limit)
+        if not segments and after < self._head(session):
+            segments = self._segments(session, after, limit)  # appended since, or missing
+            if not segments:
+                raise Damaged(self.where, session, after + 1, self._head(session))
+        for segment in segments:
             try:
-                records += (record for record in segment.records(self.where, session) if record.position > after)
+                if segment.after > after:
+                    raise Damaged(self.where, session, after + 1, segment.after)
+                records += (record for record in segment.records(self.where, session, after) if record.position > after)
             except Damaged:
                 if not records:
                     raise
                 break  # what can be read comes first, the damage with the next page
-            if len(records) >= limit:
-                break
+            after = segment.last
         return records
 
-    def _segments(self, session: str, after: int, limit: int) -> Iterator[_Segment]:
+    def _segments(self, session: str, after: int, limit: int) -> list[_Segment]:
+        """Read the first segments after a position: with ``limit`` records, or the bytes that may be in one."""
         query = f"""
             SELECT {_Segment.COLUMNS} FROM segment
-            WHERE session = (SELECT id FROM session WHERE name = ?) AND last > ? ORDER BY last LIMIT ?
+            WHERE session = (SELECT id FROM session WHERE name = ?) AND last > ? ORDER BY last
         """
-        return (_Segment(*row) for row in self._fetched(query, session, after, limit))
+        segments: list[_Segment] = []
+        count = size = 0
+        with self._lock, self._guarded():
+            cursor = self._connection.execute(query, (_key(session), after))
+            try:
+                for row in cursor:
+                    segments.append(_Segment(*row))
+                    count += len(segments[-1].forms)
+                    size += len(segments[-1].data)
+                    if count >= limit or size >= SEGMENT_BYTES:
+                        break
+            except sqlite3.DatabaseError as error:
+                if _code(error) != sqlite3.SQLITE_CORRUPT:
+                    raise
+                if not segments:
+                    raise self._unreadable(session, after) from None
+            finally:
+                cursor.close()  # the snapshot goes with it
+        return segments
+
+    def _unreadable(self, session: str, after: int) -> Damaged:
+        """Say how far it reaches that SQLite itself cannot read the next segment."""
+        query = "SELECT last FROM segment WHERE session = (SELECT id FROM session WHERE name = ?) AND last > ? LIMIT 1"
+        try:
+            last = self._connection.execute(query, (_key(session), after)).fetchone()[0]
+        except (sqlite3.DatabaseError, TypeError):
+            last = max(self._head(session), after + 1)
+        return Damaged(self.where, session, after + 1, last)
 
     def _records_at(self, session: str, positions: Iterable[int]) -> Iterator[Record]:
         wanted = sorted(set(positions))
-        after = wanted[0] - 1
-        chosen = set(wanted)
+        chosen, after = frozenset(wanted), wanted[0] - 1
         while after < wanted[-1]:
-            segments = list(self._segments(session, after, 8))
-            if not segments:
-                return
-            for segment in segments:
-                after = segment.last
-                if not chosen.isdisjoint(segment.positions):
-                    yield from (record for record in segment.records(self.where, session) if record.position in chosen)
+            try:
+                segments = self._segments(session, after, 8 * SEGMENT)
+                if not segments:
+                    return
+                for segment in segments:
+                    if not chosen.isdisjoint(segment.places):
+                        yield from segment.records(self.where, session, after, chosen)
+                    after = segment.last
+            except Damaged as damage:  # nothing can be taken out of what cannot be read; verify tells
+                after = damage.last
 
     def _append(
         self, session: str, expected: int, news: Sequence[New], rewritten: Mapping[int, bytes]
     ) -> tuple[Sequence[int], Erasure]:
         with self._transaction() as connection:
-            connection.execute("INSERT OR IGNORE INTO session (name) VALUES (?)", (session,))
-            key, head = connection.execute("SELECT id, position FROM session WHERE name = ?", (session,)).fetchone()
+            connection.execute("INSERT OR IGNORE INTO session (name) VALUES (?)", (_key(session),))
+            query = "SELECT id, position, generation FROM session WHERE name = ?"
+            key, head, generation = connection.execute(query, (_key(session),)).fetchone()
             if head != expected:
                 raise PositionTaken(session, expected=expected, found=head)
-            positions = range(head + 1, head + 1 + len(news))
-            for start, group in _grouped(news):
-                segment = _Segment.of([(positions[start + i], new.received_at, new.form, new.raw) for i, new in enumerate(group)], group[0].origin)
-                segment.insert(connection, key)
-            connection.execute("UPDATE session SET position = ? WHERE id = ?", (positions[-1], key))
+            if expected and _generation(key, generation) != self._known[session].generation:
+                raise Stale
+            start = head + 1
+            for group in _grouped(news):
+                _Segment.new(start, group).insert(connection, key, self._local)
+                start += len(group)
+            connection.execute("UPDATE session SET position = ? WHERE id = ?", (start - 1, key))
             if rewritten:
-                forms: dict[int, tuple[bytes, Form]] = {position: (raw, "rewritten") for position, raw in rewritten.items()}
-                self._rewrite_in(connection, session, key, forms, set())
-        return positions, self._erased() if rewritten else self._retried()
+                self._rewrite_in(connection, key, rewritten, {}, frozenset())
+        return range(head + 1, start), self._erased(bool(rewritten))
 
     def _rewrite(self, session: str, rewritten: Mapping[int, tuple[bytes, Form]], removed: Iterable[int]) -> Erasure:
+        known = self._known[session]
         with self._transaction() as connection:
-            key = connection.execute("SELECT id FROM session WHERE name = ?", (session,)).fetchone()[0]
-            self._rewrite_in(connection, session, key, rewritten, set(removed))
-            self._merge_in(connection, session, key)
-            connection.execute("UPDATE session SET generation = generation + 1 WHERE id = ?", (key,))
-        return self._erased()
+            query = "SELECT id, position, generation FROM session WHERE name = ?"
+            row = connection.execute(query, (_key(session),)).fetchone()
+            if row is None or row[1] != known.position or _generation(row[0], row[2]) != known.generation:
+                raise Stale
+            raws = {position: raw for position, (raw, _) in rewritten.items()}
+            forms: dict[int, Form] = {position: form for position, (_, form) in rewritten.items()}
+            self._rewrite_in(connection, row[0], raws, forms, frozenset(removed))
+            self._merge_in(connection, row[0])
+            connection.execute("UPDATE session SET generation = generation + 1 WHERE id = ?", (row[0],))
+        return self._erased(True)
 
     def _rewrite_in(
         self,
         connection: sqlite3.Connection,
-        session: str,
         key: int,
-        rewritten: Mapping[int, tuple[bytes, Form]],
-        removed: set[int],
+        rewritten: Mapping[int, bytes],
+        forms: Mapping[int, Form],
+        removed: frozenset[int],
     ) -> None:
-        """Write the segments anew that hold these positions."""
+        """Write the segments anew that hold these positions. Records whose form is not given are ``rewritten`` ones."""
         touched = rewritten.keys() | removed
-        if not touched:
-            return
-        query = f"SELECT {_Segment.COLUMNS} FROM segment WHERE session = ? AND last >= ? ORDER BY last"
-        highest = max(touched)
-        for row in connection.execute(query, (key, min(touched))).fetchall():
-            segment = _Segment(*row)
-            if not touched.isdisjoint(segment.positions):
-                segment.changed(self.where, session, rewritten, removed).replace(connection, key, segment.last)
-            if segment.last >= highest:
+        query = f"SELECT {_Segment.COLUMNS} FROM segment WHERE session = ? AND last >= ? ORDER BY last LIMIT 1"
+        last, highest = min(touched), max(touched)
+        while last <= highest:
+            row = self._row(connection, query, key, last)
+            if row is None:
                 break
-
-    def _merge_in(self, connection: sqlite3.Connection, session: str, key: int) -> None:
-        """Let neighbouring small segments be one."""
-        query = f"SELECT {_Segment.COLUMNS} FROM segment WHERE session = ? ORDER BY last"
-        run: list[_Segment] = []
-
-        def flush() -> None:
-            if len(run) > 1:
-                merged = _Segment.of([entry for one in run for entry in one.entries(self.where, session)], run[0].origin)
-                for one in run:
-                    connection.execute("DELETE FROM segment WHERE session = ? AND last = ?", (key, one.last))
-                merged.insert(connection, key)
-            run.clear()
-
-        for row in connection.execute(query, (key,)).fetchall():
             segment = _Segment(*row)
-            full = sum(len(one.positions) for one in run) + len(segment.positions) > SEGMENT
-            if run and (full or segment.origin != run[0].origin):
-                flush()
-            run.append(segment)
-        flush()
+            if segment.sound and not touched.isdisjoint(segment.places):
+                connection.execute("DELETE FROM segment WHERE session = ? AND last = ?", (key, segment.last))
+                segment.changed(rewritten, forms, removed).insert(connection, key, self._local)
+            last = segment.last + 1
+        connection.execute("UPDATE erasure SET asked = asked + 1")
+
+    def _row(self, connection: sqlite3.Connection, query: str, key: int, last: int) -> Any:
+        """Give the next segment's row, passing over those that SQLite cannot read."""
+        while True:
+            try:
+                return connection.execute(query, (key, last)).fetchone()
+            except sqlite3.DatabaseError as error:
+                if _code(error) != sqlite3.SQLITE_CORRUPT:
+                    raise
+                short = "SELECT last FROM segment WHERE session = ? AND last >= ? ORDER BY last LIMIT 1"
+                last = connection.execute(short, (key, last)).fetchone()[0] + 1
+
+    def _merge_in(self, connection: sqlite3.Connection, key: int) -> None:
+        """Let neighbouring small segments be one."""
+        query = f"SELECT {_Segment.COLUMNS} FROM segment WHERE session = ? AND last >= ? ORDER BY last LIMIT 1"
+        run: list[_Segment] = []
+        last = 0
+        while True:
+            row = self._row(connection, query, key, last)
+            segment = None if row is None else _Segment(*row)
+            if run and (segment is None or not segment.follows(run)):
+                if len(run) > 1:
+                    for one in run:
+                        connection.execute("DELETE FROM segment WHERE session = ? AND last = ?", (key, one.last))
+                    _Segment.joined(run).insert(connection, key, self._local)
+                run = []
+            if segment is None:
+                return
+            last = segment.last + 1
+            if segment.sound:
+                run.append(segment)
 
     def _generation(self, session: str) -> int:
-        rows = self._fetched("SELECT id, generation FROM session WHERE name = ?", session)
-        return rows[0][0] * 1_000_000 + rows[0][1] if rows else 0
+        rows = self._fetched("SELECT id, generation FROM session WHERE name = ?", _key(session))
+        return _generation(*rows[0]) if rows else 0
 
     def _delete(self, session: str) -> Erasure:
         with self._transaction() as connection:
-            for table in ("segment", "redaction"):
-                connection.execute(f"DELETE FROM {table} WHERE session = (SELECT id FROM session WHERE name = ?)", (session,))
-            count = connection.execute("DELETE FROM session WHERE name = ?", (session,)).rowcount
-        return self._erased() if count else "none"
+            row = connection.execute("SELECT id FROM session WHERE name = ?", (_key(session),)).fetchone()
+            if row is None:
+                return "none"
+            for statement in ("segment WHERE session", "redaction WHERE session", "session WHERE id"):
+                connection.execute(f"DELETE FROM {statement} = ?", row)
+            connection.execute("UPDATE erasure SET asked = asked + 1")
+        return self._erased(True)
 
     def _remember_redaction(self, session: str, kind: str, id: str) -> None:
         with self._transaction() as connection:
-            connection.execute("INSERT OR IGNORE INTO session (name) VALUES (?)", (session,))
+            connection.execute("INSERT OR IGNORE INTO session (name) VALUES (?)", (_key(session),))
             connection.execute(
-                "INSERT OR IGNORE INTO redaction SELECT id, ?, ? FROM session WHERE name = ?", (kind, id, session)
+                "INSERT OR IGNORE INTO redaction SELECT id, ?, ? FROM session WHERE name = ?",
+                (kind, _key(id), _key(session)),
             )
 
     def _redactions(self, session: str) -> Iterable[tuple[str, str]]:
         query = "SELECT kind, entity FROM redaction WHERE session = (SELECT id FROM session WHERE name = ?)"
-        return self._fetched(query, session)
+        return [(kind, _name(entity)) for kind, entity in self._fetched(query, _key(session))]
 
     def _set_revision(self, session: str, revision: str) -> None:
         with self._transaction() as connection:
-            connection.execute("INSERT OR IGNORE INTO session (name) VALUES (?)", (session,))
-            connection.execute("UPDATE session SET revision = ? WHERE name = ?", (revision, session))
+            connection.execute("INSERT OR IGNORE INTO session (name) VALUES (?)", (_key(session),))
+            connection.execute("UPDATE session SET revision = ? WHERE name = ?", (revision, _key(session)))
 
     def _revision(self, session: str) -> str:
-        rows = self._fetched("SELECT revision FROM session WHERE name = ?", session)
+        rows = self._fetched("SELECT revision FROM session WHERE name = ?", _key(session))
         return rows[0][0] if rows else "rfd"
 
     # Erasing
 
-    def _erased(self) -> Erasure:
-        """Move the log into the file and cut it: only then are the old pages gone.
+    def _erased(self, ours: bool) -> Erasure:
+        """Finish the erasures that are asked for: this commit's (``ours``), or one that waits.
 
-        A crash before this is finished by the next opening. Where a reader's snapshot is in the way, that it is still to be
-        done is remembered in the file.
+        Only when the log is moved into the file and cut to nothing are the old pages gone. A crash before that is
+        mended by the next commit of any process, or the next opening.
         """
+        waited = self._pending
         with self._lock, self._guarded():
-            return self._checkpointed(self._connection)
+            if not self._finished(self._connection):
+                return "pending"
+        return "done" if ours or waited else "none"
 
-    def _retried(self) -> Erasure:
-        """Finish an erasure that a foreign reader was in the way of, if it is not any more."""
-        return self._erased() if self._pending else "none"
+    def _finished(self, connection: sqlite3.Connection) -> bool:
+        """Cut the log if there is an erasure to finish, and say whether none is left."""
+        asked, done = connection.execute("SELECT asked, done FROM erasure").fetchone()
+        if asked <= max(done, self._cut):
+            self._pending = False
+            return True
+        connection.execute(f"PRAGMA busy_timeout = {0 if self._pending else int(min(self._busy, PATIENCE) * 1000)}")
+        try:
+            busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        except sqlite3.Error:  # the disk is full, say: what was committed is so all the same
+            busy = 1
+        finally:
+            connection.execute(f"PRAGMA busy_timeout = {int(self._busy * 1000)}")
+        self._pending = bool(busy)
+        if not busy:
+            self._cut = asked  # noted in the file by the next commit, for nothing
+        return not busy
 
-    def _checkpointed(self, connection: sqlite3.Connection) -> Erasure:
-        busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
-        if busy != self._pending:
-            connection.execute("UPDATE erasure SET pending = ?", (busy,))
-            self._pending = busy
-        return "pending" if busy else "done"
+    def _waiting(self, connection: sqlite3.Connection) -> bool:
+        """Whether the log holds what was to be erased."""
+        asked, done = connection.execute("SELECT asked, done FROM erasure").fetchone()
+        if asked <= max(done, self._cut):
+            return False
+        try:
+            size = self._beside("-wal").stat().st_size
+        except FileNotFoundError:
+            size = 0
+        return size > 0 and (self._read_only or not self._finished(connection))
 
     # SQLite
 
@@ -377,25 +568,30 @@ class SQLiteJournal(Journal):
             return self._connection.execute(query, values).fetchall()
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def _transaction(self) -> Generator[sqlite3.Connection, None, None]:
         with self._lock, self._guarded():
-            self._connection.execute("BEGIN IMMEDIATE")
+            connection = self._connection
+            connection.execute("BEGIN IMMEDIATE")
             try:
-                yield self._connection
-                self._connection.execute("COMMIT")
+                yield connection
+                if self._cut:
+                    connection.execute("UPDATE erasure SET done = ?1 WHERE done < ?1", (self._cut,))
+                connection.execute("COMMIT")
             except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
                 raise
 
     @contextmanager
-    def _guarded(self) -> Iterator[None]:
+    def _guarded(self) -> Generator[None, None, None]:
         """Say in one sentence what SQLite or the system refused."""
         try:
             yield
         except sqlite3.Error as error:
-            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-            raise Unavailable(self.where, _REASONS.get(code, f"SQLite refused ({type(error).__name__})")) from None
+            reason = "the journal is closed" if self._closed else _REASONS.get(_code(error))
+            raise Unavailable(self.where, reason or f"SQLite refused ({type(error).__name__})") from None
+        except OverflowError:
+            raise Unavailable(self.where, _REASONS[sqlite3.SQLITE_TOOBIG]) from None
         except OSError as error:
             raise Unavailable(self.where, error.strerror or errno.errorcode.get(error.errno or 0, "unknown")) from None
 
@@ -409,143 +605,204 @@ _REASONS: Final = {
     sqlite3.SQLITE_CORRUPT: "the file is damaged",
     sqlite3.SQLITE_NOTADB: "this is no SQLite file",
     sqlite3.SQLITE_CANTOPEN: "the file cannot be opened",
+    sqlite3.SQLITE_TOOBIG: "the record is too big for SQLite",
 }
 
 
-class _Segment(Struct):
-    """One row: records of one origin, their positions, times, forms and lengths beside their joined bytes."""
+def _code(error: sqlite3.Error) -> int:
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
-    COLUMNS = "last, origin, positions, times, forms, lengths, checksum, data"
+
+def _key(name: str) -> str | bytes:
+    """Give a name as it is stored: one with half a surrogate pair, which SQLite's texts cannot hold, as bytes."""
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return name.encode("utf-8", "surrogatepass")
+    return name
+
+
+def _name(stored: str | bytes) -> str:
+    return stored if isinstance(stored, str) else stored.decode("utf-8", "surrogatepass")
+
+
+def _generation(key: int, generation: int) -> int:
+    return key * 1_000_000 + generation
+
+
+def _time(packed: Any) -> float:
+    """Give a time, or 0 for bytes that are damaged."""
+    return array("d", packed)[0] if isinstance(packed, bytes) and len(packed) == 8 else 0.0
+
+
+class _Segment(Struct):
+    """One row: records of one origin, their positions, times, forms and lengths beside their joined bytes.
+
+    It stands for all positions behind ``after`` up to ``last``, those included that compaction took away: so a row that
+    is missing is noticed.
+    """
+
+    COLUMNS = "last, after, origin, checksum, positions, times, forms, lengths, data"
 
     last: int
+    after: int
     origin: Origin
-    packed_positions: bytes
+    checksum: int
+    positions: bytes
     times: bytes
     forms: bytes
     lengths: bytes
-    checksum: int
     data: bytes
 
-    @property
-    def positions(self) -> array[int]:
-        return array("q", self.packed_positions)
-
     @classmethod
-    def of(cls, entries: Sequence[tuple[int, float, Form, bytes]], origin: Origin) -> _Segment:
-        positions = array("q", (entry[0] for entry in entries)).tobytes()
-        times = array("d", (entry[1] for entry in entries)).tobytes()
-        forms = bytes(FORMS.index(entry[2]) for entry in entries)
-        lengths = array("I", (len(entry[3]) for entry in entries)).tobytes()
-        data = b"".join(entry[3] for entry in entries)
-        checksum = _checksum(positions, times, forms, lengths, data)
-        return cls(entries[-1][0], origin, positions, times, forms, lengths, checksum, data)
-
-    def entries(self, where: str, session: str) -> list[tuple[int, float, Form, bytes]]:
-        """Give what is in the row. Raises :class:`Damaged` when it is not what was put in."""
-        if self.checksum != _checksum(self.packed_positions, self.times, self.forms, self.lengths, self.data):
-            positions = self.positions if len(self.packed_positions) % 8 == 0 else array("q")
-            raise Damaged(where, session, positions[0] if positions else self.last, self.last)
-        entries: list[tuple[int, float, Form, bytes]] = []
-        start = 0
-        for position, at, form, length in zip(
-            self.positions, _floats(self.times), self.forms, array("I", self.lengths), strict=True
-        ):
-            entries.append((position, at, FORMS[form], self.data[start : start + length]))
-            start += length
-        return entries
-
-    def records(self, where: str, session: str) -> list[Record]:
-        return [
-            Record(session, position, at, self.origin, raw, form)
-            for position, at, form, raw in self.entries(where, session)
-        ]
-
-    def changed(
-        self, where: str, session: str, rewritten: Mapping[int, tuple[bytes, Form]], removed: set[int]
-    ) -> _Segment | _Gone:
-        entries = []
-        for position, at, form, raw in self.entries(where, session):
-            if position not in removed:
-                fresh, new_form = rewritten.get(position, (raw, form))
-                entries.append((position, at, new_form, fresh))
-        return _Segment.of(entries, self.origin) if entries else _Gone()
-
-    def insert(self, connection: sqlite3.Connection, key: int) -> None:
-        connection.execute(
-            "INSERT INTO segment VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (key, self.last, self.origin, self.packed_positions, self.times, self.forms, self.lengths, self.checksum, self.data),
+    def new(cls, start: int, news: Sequence[New]) -> _Segment:
+        """Make the segment of records that are to be stored from a position on."""
+        raws = [new.raw for new in news]
+        positions = array("q", range(start, start + len(news)))
+        times = array("d", [new.received_at for new in news])
+        forms = bytes([FORMS.index(new.form) for new in news])
+        return cls.of(
+            positions[-1],
+            start - 1,
+            news[0].origin,
+            positions,
+            times,
+            forms,
+            array("I", map(len, raws)),
+            b"".join(raws),
         )
 
-    def replace(self, connection: sqlite3.Connection, key: int, last: int) -> None:
-        connection.execute("DELETE FROM segment WHERE session = ? AND last = ?", (key, last))
-        self.insert(connection, key)
-
-
-class _Gone:
-    """A segment of which nothing is left."""
-
-    def replace(self, connection: sqlite3.Connection, key: int, last: int) -> None:
-        connection.execute("DELETE FROM segment WHERE session = ? AND last = ?", (key, last))
-
-
-def _checksum(*parts: bytes) -> int:
-    value = 0
-    for part in parts:
-        value = zlib.crc32(part, value)
-    return value
-
-
-def _floats(packed: bytes) -> array[float]:
-    return array("d", packed)
-
-
-def _grouped(news: Sequence[New]) -> Iterator[tuple[int, Sequence[New]]]:
-    """Give runs of one origin, none longer than a segment, each with where it starts."""
-    start = 0
-    for index in range(1, len(news) + 1):
-        if index == len(news) or index - start == SEGMENT or news[index].origin != news[start].origin:
-            yield start, news[start:index]
-            start = index
-
-
-class _Log(Struct, frozen=True):
-    """What a write-ahead log that was left behind holds: a commit that was cut off is in it, and is not counted."""
-
-    torn: bool
+    @classmethod
+    def of(
+        cls,
+        last: int,
+        after: int,
+        origin: Origin,
+        positions: array[int],
+        times: array[float],
+        forms: bytes,
+        lengths: array[int],
+        data: bytes,
+    ) -> _Segment:
+        packed = positions.tobytes(), times.tobytes(), forms, lengths.tobytes(), data
+        segment = cls(last, after, origin, 0, *packed)
+        segment.checksum = segment.computed()
+        return segment
 
     @classmethod
-    def beside(cls, path: Path) -> _Log | None:
-        """Look at the log beside a file that nobody has open. Its frames are checked as SQLite checks them."""
-        try:
-            data = path.with_name(f"{path.name}-wal").read_bytes()
-        except OSError:
-            return None
-        if len(data) < 32:
-            return cls(torn=bool(data))
-        order = "big" if data[3] & 1 else "little"
-        page = int.from_bytes(data[8:12], "big")
-        salt = data[16:24]
-        sums = _wal_sums(data[:24], (0, 0), order)
-        committed = position = 32
-        while position + 24 + page <= len(data):
-            header, body = data[position : position + 24], data[position + 24 : position + 24 + page]
-            sums = _wal_sums(header[:8] + body, sums, order)
-            if header[8:16] != salt or (int.from_bytes(header[16:20], "big"), int.from_bytes(header[20:24], "big")) != sums:
-                break
-            position += 24 + page
-            if int.from_bytes(header[4:8], "big"):  # a commit ends with this frame
-                committed = position
-        # Frames of an earlier use of the log may follow, under another salt: they are not torn.
-        rest = data[committed:]
-        return cls(torn=bool(rest) and (len(rest) < 24 or rest[8:16] == salt))
+    def joined(cls, run: Sequence[_Segment]) -> _Segment:
+        """Make one segment of several, which are sound."""
+        parts = [
+            b"".join(getattr(one, name) for one in run) for name in ("positions", "times", "forms", "lengths", "data")
+        ]
+        segment = cls(run[-1].last, run[0].after, run[0].origin, 0, *parts)
+        segment.checksum = segment.computed()
+        return segment
+
+    def computed(self) -> int:
+        value = zlib.crc32(f"{self.after} {self.last} {self.origin}".encode())
+        for part in (self.positions, self.times, self.forms, self.lengths, self.data):
+            value = zlib.crc32(part, value)
+        return value
+
+    @property
+    def sound(self) -> bool:
+        """Whether the row is what was put in."""
+        parts = (self.positions, self.times, self.forms, self.lengths, self.data)
+        # SQLite holds to no type: another program may have put anything there.
+        return all(isinstance(part, bytes) for part in parts) and self.checksum == self.computed()  # pyright: ignore[reportUnnecessaryIsInstance]
+
+    @property
+    def places(self) -> array[int]:
+        """The positions, or those of them that can be made out."""
+        return array("q", bytes(self.positions)[: len(self.positions) // 8 * 8])
+
+    def follows(self, run: Sequence[_Segment]) -> bool:
+        """Whether this may be joined to the segments of a run."""
+        return (
+            self.sound
+            and self.origin == run[0].origin
+            and self.after == run[-1].last
+            and sum(len(one.forms) for one in run) + len(self.forms) <= SEGMENT
+            and sum(len(one.data) for one in run) + len(self.data) <= SEGMENT_BYTES
+        )
+
+    def pieces(self) -> list[bytes]:
+        pieces: list[bytes] = []
+        start = 0
+        for length in array("I", self.lengths):
+            pieces.append(self.data[start : start + length])
+            start += length
+        return pieces
+
+    def records(self, where: str, session: str, after: int, chosen: frozenset[int] | None = None) -> list[Record]:
+        """Give the records, or the chosen ones. Raises :class:`Damaged` when they are not what was stored."""
+        if not self.sound:
+            raise Damaged(where, session, after + 1, self.last)
+        origin = self.origin
+        return [
+            Record(session, position, at, origin, raw, FORMS[form])
+            for position, at, form, raw in zip(
+                self.places, array("d", self.times), self.forms, self.pieces(), strict=True
+            )
+            if chosen is None or position in chosen
+        ]
+
+    def changed(self, rewritten: Mapping[int, bytes], forms: Mapping[int, Form], removed: frozenset[int]) -> _Segment:
+        """Give the segment with other bytes for some positions and without others."""
+        positions, times, numbers, raws = self.places, array("d", self.times), self.forms, self.pieces()
+        if not removed.isdisjoint(positions):
+            kept = [place for place, position in enumerate(positions) if position not in removed]
+            positions = array("q", [positions[place] for place in kept])
+            times = array("d", [times[place] for place in kept])
+            numbers = bytes([numbers[place] for place in kept])
+            raws = [raws[place] for place in kept]
+        numbers = bytes(
+            [
+                FORMS.index(forms.get(position, "rewritten")) if position in rewritten else number
+                for position, number in zip(positions, numbers, strict=True)
+            ]
+        )
+        raws = [rewritten.get(position, raw) for position, raw in zip(positions, raws, strict=True)]
+        lengths = array("I", map(len, raws))
+        return _Segment.of(self.last, self.after, self.origin, positions, times, numbers, lengths, b"".join(raws))
+
+    def insert(self, connection: sqlite3.Connection, key: int, local: int) -> None:
+        """Store the row with a gap before its data that takes up what SQLite may keep in the page."""
+        before = len(self.positions) + len(self.times) + len(self.forms) + len(self.lengths)
+        connection.execute(
+            "INSERT INTO segment (session, last, after, origin, checksum, positions, times, forms, lengths, gap, data)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                key,
+                self.last,
+                self.after,
+                self.origin,
+                self.checksum,
+                self.positions,
+                self.times,
+                self.forms,
+                self.lengths,
+                bytes(max(0, local - before)),
+                self.data,
+            ),
+        )
 
 
-def _wal_sums(data: bytes, start: tuple[int, int], order: str) -> tuple[int, int]:
-    one, two = start
-    words = array("I", data)
-    if order != sys.byteorder:
-        words.byteswap()
-    for index in range(0, len(words), 2):
-        one = (one + words[index] + two) & 0xFFFFFFFF
-        two = (two + words[index + 1] + one) & 0xFFFFFFFF
-    return one, two
+def _grouped(news: Sequence[New]) -> Iterator[Sequence[New]]:
+    """Give runs of one origin, none longer or larger than a segment."""
+    if (
+        len(news) <= SEGMENT
+        and len({new.origin for new in news}) == 1
+        and sum([len(new.raw) for new in news]) <= SEGMENT_BYTES
+    ):
+        yield news
+        return
+    start = size = 0
+    for index, new in enumerate(news):
+        full = index - start == SEGMENT or size + len(new.raw) > SEGMENT_BYTES
+        if index > start and (full or new.origin != news[start].origin):
+            yield news[start:index]
+            start, size = index, 0
+        size += len(new.raw)
+    yield news[start:]

@@ -57,7 +57,8 @@ def folded(journal: Journal) -> dict[str, Any]:
             "revision": one.revision,
             "notReplayed": [list(thing) for thing in loaded.not_replayed],
             "records": [
-                [record.position, record.origin, record.form, record.raw.decode()] for record in journal.read(one.session)
+                [record.position, record.origin, record.form, record.raw.decode()]
+                for record in journal.read(one.session)
             ],
         }
     return state
