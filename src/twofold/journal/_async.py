@@ -5,32 +5,38 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
+from functools import partial
+from itertools import groupby
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Final, Self, TypeAlias
 
 from twofold.exceptions import Malformed, ParseError
 from twofold.fold import Revision
 from twofold.journal._base import Journal
-from twofold.journal._records import Appended, Loaded, Origin, Record, SessionInfo, Unavailable
+from twofold.journal._records import Appended, EntityKind, Loaded, Origin, Record, SessionInfo, Unavailable
 
 __all__ = ["AsyncJournal", "Writer"]
 
-T = TypeVar("T")
+Act: TypeAlias = Callable[[str, int], Appended]
+"""A journal's method that takes a session and its position."""
 
 LARGEST: Final = 512
 """Updates in one commit, at most."""
 
 
 class _Job:
-    """Updates of one writer that wait to be stored."""
+    """What one writer waits for: updates to be stored, or something else to be done at its position."""
 
-    __slots__ = ("future", "loop", "raws", "writer")
+    __slots__ = ("act", "future", "loop", "raws", "writer")
 
-    def __init__(self, writer: Writer, raws: tuple[bytes, ...], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, writer: Writer, raws: tuple[bytes, ...], loop: asyncio.AbstractEventLoop, act: Act | None = None
+    ) -> None:
         self.writer = writer
         self.raws = raws
+        self.act = act
         self.loop = loop
         self.future: asyncio.Future[Appended] = loop.create_future()
 
@@ -122,7 +128,9 @@ class AsyncJournal:
                 runs.setdefault(job.writer, []).append(job)
                 count += max(1, len(job.raws))
             for writer, run in runs.items():
-                self._commit(writer, run)
+                for acts, jobs in groupby(run, key=lambda job: job.act is not None):
+                    for part in [[job] for job in jobs] if acts else [list(jobs)]:
+                        self._commit(writer, part)
 
     def _commit(self, writer: Writer, run: list[_Job]) -> None:
         """Store what one writer queued in one commit.
@@ -130,7 +138,7 @@ class AsyncJournal:
         If some of it is no update, each by itself, so that each gets its own answer.
         """
         try:
-            together = self._append(writer, [raw for job in run for raw in job.raws])
+            together = self._done(writer, run)
         except (Malformed, ParseError) as error:
             if len(run) == 1:
                 run[0].answer(error)
@@ -142,13 +150,21 @@ class AsyncJournal:
             for job in run:
                 job.answer(error)
             return
+        if run[0].act is not None:
+            run[0].answer(together)
+            return
         places = list(together.positions)
         for job in run:
             mine, places = places[: len(job.raws)], places[len(job.raws) :]
             job.answer(Appended(mine[-1] if mine else together.position, together.erasure, tuple(mine)))
 
-    def _append(self, writer: Writer, raws: list[bytes]) -> Appended:
-        appended = self.journal.append(writer.session, writer._position, *raws, origin=writer.origin)
+    def _done(self, writer: Writer, run: list[_Job]) -> Appended:
+        act = run[0].act
+        if act is not None:
+            appended = act(writer.session, writer._position)
+        else:
+            raws = [raw for job in run for raw in job.raws]
+            appended = self.journal.append(writer.session, writer._position, *raws, origin=writer.origin)
         writer._position = appended.position
         return appended
 
@@ -171,3 +187,21 @@ class Writer:
     async def append(self, *raws: bytes) -> Appended:
         """Store updates; they are durable when this returns. Raises what :meth:`Journal.append` does."""
         return await self.put(*raws)
+
+    async def begin_replay(self) -> Appended:
+        """Do what :meth:`Journal.begin_replay` does, after what was put before."""
+        return await self._act(self._journal.journal.begin_replay)
+
+    async def end_replay(self, *, ok: bool = True) -> Appended:
+        """Do what :meth:`Journal.end_replay` does, after what was put before."""
+        return await self._act(partial(self._journal.journal.end_replay, ok=ok))
+
+    async def redact(self, kind: EntityKind, id: str) -> Appended:
+        """Do what :meth:`Journal.redact` does, after what was put before."""
+        redact = self._journal.journal.redact
+        return await self._act(lambda session, _position: redact(session, kind, id))
+
+    async def _act(self, act: Act) -> Appended:
+        job = _Job(self, (), asyncio.get_running_loop(), act)
+        self._journal._put(job)
+        return await job.future
