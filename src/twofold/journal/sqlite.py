@@ -575,7 +575,7 @@ class SQLiteJournal(Journal):
             try:
                 yield connection
                 if self._cut:
-                    connection.execute("UPDATE erasure SET done = ?1 WHERE done < ?1", (self._cut,))
+                    connection.execute("UPDATE erasure SET done = ? WHERE done < ?", (self._cut, self._cut))
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:
