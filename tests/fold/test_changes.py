@@ -89,6 +89,15 @@ def test_a_subscription_ends_once_and_only_itself() -> None:
     assert len(heard) == 3
 
 
+def test_a_coroutine_function_is_refused_as_a_subscriber() -> None:
+    async def draw(_change: Change) -> None: ...
+
+    transcript = Transcript()
+    with pytest.raises(TypeError, match="plain function"):
+        transcript.subscribe(draw)
+    transcript.apply(v2.AgentMessageChunk(message_id="m", content=v2.TextContent(text="x")))
+
+
 def test_a_subscriber_may_end_its_own_subscription_while_it_is_told() -> None:
     transcript, heard = Transcript(), list[str]()
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from inspect import iscoroutinefunction
 from typing import Any, TypeAlias, TypeVar, assert_never
 
 from msgspec import UNSET
@@ -211,7 +212,11 @@ class Transcript:
         Callbacks are called in the order of their subscription. One that raises ends :meth:`apply` with its exception;
         the change itself is made by then, and the others are told all the same. A callback may end its own subscription
         and read everything, but must not call :meth:`apply`: those after it would hear of the later change first.
+
+        Raises :class:`TypeError` for a coroutine function: nothing here would await it.
         """
+        if iscoroutinefunction(callback):
+            raise TypeError("a callback is called, not awaited: give a plain function, not a coroutine function")
         subscriber = partial(callback) if callback in self._subscribers else callback  # so that no two are equal
         self._subscribers = (*self._subscribers, subscriber)
 
