@@ -498,6 +498,29 @@ class JournalContract:
         assert texts(one) == {"m": "newer"} == texts(other)
         assert not any(b"old" in record.raw for record in one.read(S))
 
+    @pytest.mark.rule("J-3", "J-5", "J-6", "P-5")
+    @pytest.mark.parametrize("ending", [None, "failed", "end"])
+    def test_a_redaction_during_a_replay_reaches_those_who_still_show_what_was_before(
+        self, journal: Journal, ending: str | None
+    ) -> None:
+        add(journal, *say("m", "secret"), *say("n", "kept"))
+        shown = refold(journal.read(S))
+        journal.begin_replay(S, journal.position(S))
+        add(journal, *say("n", "kept"))
+        journal.redact(S, "agent_message", "m")
+        for record in journal.read(S, shown.position):
+            change = shown.add(record)
+        message = shown.transcript.message("agent_message", "m")
+        assert message is not None
+        assert message.withdrawn
+        assert not message.content
+        assert change.content == "cleared"
+        if ending:
+            journal.end_replay(S, journal.position(S), ok=ending == "end")
+            for record in journal.read(S, shown.position):
+                shown.add(record)
+        assert state(shown.transcript) == state(refold(journal.read(S)).transcript)
+
     # Laws
 
     @pytest.mark.rule("F-13", "J-2", "J-3", "J-4")
@@ -548,14 +571,14 @@ class JournalContract:
         assert state(journal.load(session).transcript) == state(final.transcript)
 
     _sessions: ClassVar[Iterator[int]] = iter(range(1_000_000))
-    _journals: ClassVar[dict[int, Journal]] = {}
+    _journals: ClassVar[dict[Storage, Journal]] = {}
 
     def _fresh(self, storage: Storage) -> tuple[Journal, str]:
         """Give one journal per test, and a session of its own per generated example."""
-        journal = self._journals.get(id(storage))
+        journal = self._journals.get(storage)
         if journal is None:
             self._journals.clear()
-            journal = self._journals[id(storage)] = storage.open()
+            journal = self._journals[storage] = storage.open()
         name = f"example-{next(self._sessions)}"
         for info in journal.sessions():
             journal.delete(info.session)

@@ -47,12 +47,10 @@ class Folding:
         if record.origin != "replay":
             try:
                 update = v2.decode_update(record.raw)
-                transcript = self.transcript if self._reload is None else self._reload.fresh
-                change = self._marked(record, update, transcript, transcript.apply(update))
+                return self._apply(record, update)
             except (Malformed, ParseError):  # sound bytes that are no update; nothing of ours stores such
                 self._gaps.append((record.position, record.position))
                 return Change.nothing
-            return change if self._reload is None else Change.nothing
         if record.raw == BRACKETS["begin"]:
             self._reload, self._began = self.transcript.reload(), record.position
         else:
@@ -62,6 +60,16 @@ class Folding:
                 return reload.commit()
             self._reload = None
         return Change.nothing
+
+    def _apply(self, record: Record, update: v2.SessionUpdate) -> Change:
+        shown = self.transcript
+        if self._reload is not None:
+            fresh = self._reload.fresh
+            self._marked(record, update, fresh, fresh.apply(update))
+            if record.origin != "operator" or not _holds(shown, update):
+                return Change.nothing
+            # What an operator redacts is gone from storage at once, and must not be shown until the replay ends.
+        return self._marked(record, update, shown, shown.apply(update))
 
     def _marked(self, record: Record, update: v2.SessionUpdate, transcript: Transcript, change: Change) -> Change:
         """Say of a message that content was erased from what its flags would say had the content been seen."""
@@ -86,6 +94,18 @@ class Folding:
         return Loaded(
             self.transcript, self.position, tuple(self._gaps), tuple(missing), self.era, self._reload is not None
         )
+
+
+def _holds(transcript: Transcript, update: v2.SessionUpdate) -> bool:
+    match update:
+        case v2.UserMessage() | v2.AgentMessage() | v2.AgentThought():
+            return transcript.message(_TYPES[type(update)], update.message_id) is not None
+        case v2.ToolCallUpdate():
+            return transcript.tool_call(update.tool_call_id) is not None
+        case v2.TerminalUpdate():
+            return transcript.terminal(update.terminal_id) is not None
+        case _:
+            return False
 
 
 def _things(transcript: Transcript) -> dict[tuple[str, str], None]:
