@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import statistics
 import tempfile
 from collections.abc import Callable, Sequence
@@ -97,8 +98,6 @@ async def _latency(path: Path, count: int) -> float:
 
 
 def _disk(path: Path) -> float:
-    import os
-
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
     sync = getattr(os, "fdatasync", os.fsync)
     taken = []
