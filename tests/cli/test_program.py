@@ -236,19 +236,20 @@ class Terminal(io.StringIO):
         return True
 
 
-def slowly(monkeypatch: pytest.MonkeyPatch, step: float) -> None:
+def read_slowly(to: Path, stderr: io.StringIO, monkeypatch: pytest.MonkeyPatch, step: float = 0.3) -> Path:
+    """Give an input that is read in small blocks, with ``step`` seconds between two looks at the clock."""
+    monkeypatch.setattr(sys, "stderr", stderr)
     clock = itertools.count(0.0, step)
     monkeypatch.setattr("twofold.cli._input.time.monotonic", lambda: next(clock))
     monkeypatch.setattr(_input, "_BLOCK", 100)
+    return write(to / "c.jsonl", *[line(chunk("tide"))] * 30)
 
 
 def test_a_long_input_shows_on_a_terminal_how_far_it_is(
     tmp_path: Path, capsysbinary: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = write(tmp_path / "c.jsonl", *[line(chunk("tide"))] * 30)
     stderr = Terminal()
-    monkeypatch.setattr(sys, "stderr", stderr)
-    slowly(monkeypatch, 0.3)
+    path = read_slowly(tmp_path, stderr, monkeypatch)
     assert main(["fold", str(path)]) == 0
     assert stderr.getvalue().count("MB read\x1b[K\r") > 3
     assert "\rc.jsonl: 0 of 0 MB read" in stderr.getvalue()
@@ -260,10 +261,8 @@ def test_a_long_input_shows_on_a_terminal_how_far_it_is(
 def test_a_short_input_and_a_file_of_reports_show_nothing_of_it(
     terminal: bool, step: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = write(tmp_path / "c.jsonl", *[line(chunk("tide"))] * 30)
     stderr = Terminal() if terminal else io.StringIO()
-    monkeypatch.setattr(sys, "stderr", stderr)
-    slowly(monkeypatch, step)
+    path = read_slowly(tmp_path, stderr, monkeypatch, step)
     assert main(["fold", str(path)]) == 0
     assert stderr.getvalue() == ""
 
@@ -271,10 +270,8 @@ def test_a_short_input_and_a_file_of_reports_show_nothing_of_it(
 def test_progress_is_cleared_where_reading_ends_early(
     tmp_path: Path, capsysbinary: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = write(tmp_path / "c.jsonl", *[line(chunk("tide"))] * 30)
     stderr = Terminal()
-    monkeypatch.setattr(sys, "stderr", stderr)
-    slowly(monkeypatch, 0.3)
+    path = read_slowly(tmp_path, stderr, monkeypatch)
     inputs = _input.read_lines([str(path)])
     _, lines = next(inputs)
     for _ in range(20):

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, Self
 
 from msgspec import Struct
 
-from twofold.exceptions import Malformed, ParseError
+from twofold.exceptions import Malformed, ParseError, TwofoldError
 from twofold.fold import Revision, Transcript, replay
 from twofold.journal._compaction import compaction
 from twofold.journal._folding import BRACKETS, Folding
@@ -377,6 +377,22 @@ class Journal(ABC):
                 after = damage.last
             else:
                 return
+
+    def _checked(self, sessions: Iterable[str]) -> tuple[int, list[str]]:
+        """Read whole sessions: how many records can be read, and what is wrong with them and the others."""
+        records, faults = 0, list[str]()
+        for name in sessions:
+            for record in self._tolerant(name, 0):
+                if isinstance(record, Damaged):
+                    faults.append(f'session "{name}": positions {record.first} to {record.last} are damaged')
+                    continue
+                records += 1
+                try:
+                    if record.origin != "replay":
+                        v2.decode_update(record.raw)
+                except TwofoldError as error:
+                    faults.append(f'session "{name}": position {record.position} is no update: {error}')
+        return records, faults
 
     def _caught_up(self, session: str, expected: int | None) -> _Known:
         """Know all records of a session; they may be another process's."""

@@ -54,7 +54,6 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 from msgspec import Struct
 
-from twofold.exceptions import TwofoldError
 from twofold.journal._base import PAGE, Journal, New, Stale
 from twofold.journal._follow import following
 from twofold.journal._jetstream import (
@@ -399,19 +398,9 @@ class NATSJournal(Journal):
 
     def verify(self) -> Verified:
         faults = [f"the stream: {fault}" for fault in self._faults(self._answer("STREAM.INFO")["config"])]
-        records = 0
         names = [control.session for control, _ in self._all()]
-        for name in names:
-            for record in self._tolerant(name, 0):
-                if isinstance(record, Damaged):
-                    faults.append(f'session "{name}": positions {record.first} to {record.last} are damaged')
-                    continue
-                records += 1
-                try:
-                    if record.origin != "replay":
-                        v2.decode_update(record.raw)
-                except TwofoldError as error:
-                    faults.append(f'session "{name}": position {record.position} is no update: {error}')
+        records, found = self._checked(names)
+        faults += found
         pending = self._link.last(f"{self._root}.*.e") is not None
         return Verified(len(names), records, tuple(faults), "pending" if pending else "none")
 

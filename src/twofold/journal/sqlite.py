@@ -27,7 +27,6 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from twofold.exceptions import TwofoldError
 from twofold.journal._base import Journal, New, Stale
 from twofold.journal._records import (
     Damaged,
@@ -40,7 +39,6 @@ from twofold.journal._records import (
     Unavailable,
     Verified,
 )
-from twofold.wire import v2
 
 __all__ = ["SQLiteJournal"]
 
@@ -293,19 +291,9 @@ class SQLiteJournal(Journal):
 
     def verify(self) -> Verified:
         faults = [f"the file: {row[0]}" for row in self._fetched("PRAGMA integrity_check") if row[0] != "ok"]
-        records = 0
         names = [_name(stored) for (stored,) in self._fetched("SELECT name FROM session ORDER BY id")]
-        for name in names:
-            for record in self._tolerant(name, 0):
-                if isinstance(record, Damaged):
-                    faults.append(f'session "{name}": positions {record.first} to {record.last} are damaged')
-                    continue
-                records += 1
-                try:
-                    if record.origin != "replay":
-                        v2.decode_update(record.raw)
-                except TwofoldError as error:
-                    faults.append(f'session "{name}": position {record.position} is no update: {error}')
+        records, found = self._checked(names)
+        faults += found
         with self._lock, self._guarded():
             erasure: Erasure = "pending" if self._waiting(self._connection) else "none"
         return Verified(len(names), records, tuple(faults), erasure)
