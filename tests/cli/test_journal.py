@@ -73,6 +73,14 @@ def test_verify_counts_and_finds_nothing(journal: Path, capsysbinary: Captured) 
     assert result.out.endswith(" records, 0 faults\n")
 
 
+def test_one_of_a_thing_is_not_said_as_several(tmp_path: Path, capsysbinary: Captured) -> None:
+    capture, journal = tmp_path / "one.jsonl", tmp_path / "one.journal"
+    capture.write_text('{"sessionUpdate":"agent_message","messageId":"m"}\n')
+    call(capsysbinary, "journal", "import", journal, capture)
+    assert call(capsysbinary, "journal", "verify", journal).out == "1 session, 1 record, 0 faults\n"
+    assert "  1 record  " in call(capsysbinary, "journal", "ls", journal).out
+
+
 def test_a_redaction_asks_or_takes_yes(journal: Path, capsysbinary: Captured) -> None:
     words = ("journal", "redact", journal, "--session", SESSION, "--message", "u1")
     refused = run(*words)

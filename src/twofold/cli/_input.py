@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
+from twofold.cli._output import counted
 from twofold.jsonrpc import LineSplitter
 from twofold.plaintext import visible_line
 
@@ -132,7 +133,7 @@ def problem_line(name: str, problem: Problem | Lost) -> str:
 def without_updates(counts: Counts, bad: int) -> str:
     """Say what there was in place of what was looked for; ``bad`` lines could not be read."""
     kinds = {"request": counts.requests, "response": counts.responses, "notification": counts.notifications}
-    found = [f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in kinds.items() if count]
+    found = [counted(count, kind) for kind, count in kinds.items() if count]
     found += [f"{counts.other} of no kind known here"] if counts.other else []
     found += [f"{bad} bad"] if bad else []
     return f"no session update in the input ({', '.join(found)})" if found else "the input is empty"

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from twofold.cli._arguments import REVISIONS, Command, add_input, version_of
+from twofold.cli._output import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -125,7 +126,7 @@ def _import(journal: Journal, arguments: argparse.Namespace) -> int:
             print(problem_line(name, problem), file=sys.stderr)
             status = 1
         importer.finish()
-        print(f"{visible_line(name)}: {importer.stored} records stored", file=sys.stderr)
+        print(f"{visible_line(name)}: {counted(importer.stored, 'record')} stored", file=sys.stderr)
     return status
 
 
@@ -146,7 +147,7 @@ def _ls(journal: Journal, _arguments: argparse.Namespace) -> int:
     for one in journal.sessions():
         title = journal.load(one.session).transcript.session_info.title
         heard = datetime.fromtimestamp(one.updated_at).astimezone().isoformat(sep=" ", timespec="seconds")
-        words = (visible_line(one.session), heard, f"{one.records} records", f"{one.size} bytes", title or "")
+        words = (one.session, heard, counted(one.records, "record"), counted(one.size, "byte"), title or "")
         print("  ".join(visible_line(str(word)) for word in words).rstrip())
     return 0
 
@@ -250,7 +251,7 @@ def _compact(journal: Journal, arguments: argparse.Namespace) -> int:
     from twofold.plaintext import visible_line
 
     for session in _chosen(journal, arguments):
-        print(f"{visible_line(session)}: {journal.compact(session)} records fewer", file=sys.stderr)
+        print(f"{visible_line(session)}: {counted(journal.compact(session), 'record')} fewer", file=sys.stderr)
     return 0
 
 
@@ -262,7 +263,8 @@ def _verify(journal: Journal, _arguments: argparse.Namespace) -> int:
         print(visible_line(fault))
     if found.erasure == "pending":
         print("an erasure waits for another program that reads the file")
-    print(f"{found.sessions} sessions, {found.records} records, {len(found.faults)} faults")
+    counts = ((found.sessions, "session"), (found.records, "record"), (len(found.faults), "fault"))
+    print(", ".join(counted(count, thing) for count, thing in counts))
     return 1 if found.faults else 0
 
 
