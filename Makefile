@@ -11,12 +11,13 @@ PIP := $(PY) -m pip --quiet --disable-pip-version-check
 STAMPS := $(VENV)/.stamps
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format bench docs pins clean
+.PHONY: help install demo test peers check format bench docs pins clean
 
 help:
 	@echo 'make install   make $(VENV) with $(BIN)/twofold in it'
 	@echo 'make demo      show the main job in one go, with the bundled example agent'
 	@echo 'make test      run the tests; ARGS="-k fold" passes words on to pytest'
+	@echo 'make peers     run the tests against real agents, also those that make test leaves out'
 	@echo 'make check     lint, formatting, types (mypy, pyright) and the direction of imports'
 	@echo 'make format    put the formatting and the order of imports right'
 	@echo 'make bench     run the benchmarks; ARGS passes words on'
@@ -34,6 +35,9 @@ demo: $(STAMPS)/install
 
 test: $(STAMPS)/test
 	@$(PY) -m pytest $(ARGS)
+
+peers: $(STAMPS)/test
+	@TWOFOLD_PEERS_ALL=1 $(PY) -m pytest tests/peers $(ARGS)
 
 check: $(STAMPS)/check
 	$(BIN)/ruff check .
@@ -56,6 +60,7 @@ docs: $(STAMPS)/test
 
 # Universal: one file serves every system and every Python from 3.11 on. Each file is resolved under the ones before it.
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --upgrade
+PEERS_LOCK = $(PY) -m tests.node_tools npm install --package-lock-only --omit-lockfile-registry-resolved --prefix
 pins: $(STAMPS)/test
 	@$(PIP) install --require-hashes -r requirements/pins.txt
 	$(COMPILE) --group pins -o requirements/pins.txt
@@ -63,7 +68,13 @@ pins: $(STAMPS)/test
 	$(COMPILE) pyproject.toml -o requirements/runtime.txt
 	$(COMPILE) pyproject.toml --group test -c requirements/runtime.txt -o requirements/test.txt
 	$(COMPILE) pyproject.toml --group dev -c requirements/test.txt -o requirements/check.txt
+	$(COMPILE) --group python-sdk-rc -o requirements/python-sdk-rc.txt
+	$(subst 3.11,3.12,$(COMPILE)) --group peers-fast-agent -o requirements/peers-fast-agent.txt
+	$(COMPILE) --group peers-hermes -o requirements/peers-hermes.txt
 	$(PY) -m tests.node_tools npm install --package-lock-only
+	$(PEERS_LOCK) ../peers/claude
+	$(PEERS_LOCK) ../peers/gemini
+	$(PEERS_LOCK) ../peers/opencode
 
 clean:
 	rm -rf .venv .venv-3.* build dist tests/node/node_modules tests/node/.install.lock

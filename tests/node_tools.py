@@ -10,11 +10,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
+from tests.locked import locked
 from tests.require import missing
 
 HOME = Path(__file__).parent / "node"
@@ -94,7 +93,7 @@ def _npm() -> list[str]:
 def _install() -> str | None:
     """Bring `PACKAGES` to what the lock says; return why that failed. Tried once in a process."""
     wanted = hashlib.sha256(LOCK.read_bytes()).hexdigest()
-    with _alone():
+    with locked(HOME / ".install.lock"):
         if STAMP.is_file() and STAMP.read_text() == wanted:
             return None
         command = [*_npm(), "ci", "--no-progress", "--loglevel=error", "--prefer-offline", "--fetch-retries=1"]
@@ -108,21 +107,6 @@ def _install() -> str | None:
             return f"npm ci failed with {done.returncode}: {done.stderr.strip() or done.stdout.strip()}"
         STAMP.write_text(wanted)
         return None
-
-
-@contextmanager
-def _alone() -> Iterator[None]:
-    """Hold the lock under which packages are installed, so that two test runs do not install at once."""
-    with (HOME / ".install.lock").open("a+b") as file:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield  # closing the file lets go
 
 
 if __name__ == "__main__":

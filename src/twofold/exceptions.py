@@ -7,7 +7,11 @@
     ├── InvalidFrame        JSON, but no JSON-RPC 2.0 message (code -32600)
     ├── LineTooLong         a line exceeded its bound and was skipped to its end
     ├── Malformed           a known update, block or field has the wrong shape
-    └── Unrepresentable     the other protocol version cannot say this
+    ├── Unrepresentable     the other protocol version cannot say this
+    ├── RequestError        a request answered with an error, theirs or ours
+    ├── ProtocolViolation   the other side broke the rules of the conversation (remote)
+    ├── HandshakeFailed     the two sides found no version to speak
+    └── ConnectionLost      the other side is gone, or stopped reading
 
 Every text names places, ids, sizes and types. None of them quotes a value: what an agent said never reaches a log
 through an exception (message rules, J-7).
@@ -16,9 +20,20 @@ through an exception (message rules, J-7).
 from __future__ import annotations
 
 import copyreg
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
-__all__ = ["InvalidFrame", "LineTooLong", "Malformed", "ParseError", "TwofoldError", "Unrepresentable"]
+__all__ = [
+    "ConnectionLost",
+    "HandshakeFailed",
+    "InvalidFrame",
+    "LineTooLong",
+    "Malformed",
+    "ParseError",
+    "ProtocolViolation",
+    "RequestError",
+    "TwofoldError",
+    "Unrepresentable",
+]
 
 
 class TwofoldError(Exception):
@@ -102,3 +117,58 @@ class Unrepresentable(TwofoldError, ValueError):
     def __str__(self) -> str:
         name = self.kind if self.id is None else f'{self.kind} "{self.id}"'
         return f"{name}: {self.reason} (at {self.path})"
+
+
+class RequestError(TwofoldError):
+    """A request that is answered with an error.
+
+    Raise it in a handler to answer with ``code``, ``message`` and ``data`` (plain JSON); catch it where a request was
+    sent. What the other side wrote in ``message`` and ``data`` may quote anything: neither is in the text of the error.
+    """
+
+    def __init__(self, code: int, message: str, data: Any = None, *, method: str = "") -> None:
+        self.code = code
+        self.message = message
+        self.data = data
+        self.method = method
+        super().__init__(code, message, data)
+
+    def __str__(self) -> str:
+        words = _CODES.get(self.code, "an error of its own")
+        return f"{self.method or 'the request'} was answered with {words} ({self.code})"
+
+
+_CODES: Final = {
+    -32700: "a parse error",
+    -32600: "“invalid request”",
+    -32601: "“method not found”",
+    -32602: "“invalid params”",
+    -32603: "an internal error",
+    -32800: "“request cancelled”",
+    -32000: "“authentication required”",
+    -32002: "“not found”",
+    -32022: "“unsupported protocol version”",
+}
+
+
+class ProtocolViolation(TwofoldError):
+    """The other side said what it must not say here: an answer nobody asked for, a request before ``initialize``."""
+
+
+class HandshakeFailed(TwofoldError):
+    """The two sides found no version to speak. ``asked`` and ``answered`` are versions, as far as they got."""
+
+    def __init__(self, reason: str, *, asked: int | None = None, answered: object = None) -> None:
+        self.reason = reason
+        self.asked = asked
+        self.answered = answered
+        super().__init__(reason)
+
+
+class ConnectionLost(TwofoldError):
+    """The connection ended before what was asked was answered. ``exit_status`` is that of a process that ended."""
+
+    def __init__(self, reason: str, *, exit_status: int | None = None) -> None:
+        self.reason = reason
+        self.exit_status = exit_status
+        super().__init__(reason)

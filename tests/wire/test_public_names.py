@@ -34,7 +34,7 @@ def test_wire_and_its_versions_offer_what_their_modules_offer() -> None:
     shared = offered_inside(wire) - INTERNAL["twofold.wire"]
     assert set(wire.__all__) <= shared
     for version in (v1, v2):
-        assert (shared | offered_inside(version)) - {"Codec", "is_array", "is_object"} <= set(version.__all__)
+        assert (shared | offered_inside(version)) - {"Codec", "decode", "is_array", "is_object"} <= set(version.__all__)
 
 
 @pytest.mark.parametrize("module", [jsonrpc, wire, v1, v2])

@@ -3,7 +3,7 @@
 Pick a version: ``wire.v1``, ``wire.v2``.
 """
 
-from twofold.wire._codec import Codec, encode
+from twofold.wire._codec import Codec, decode, encode
 from twofold.wire._model import UNSET, Kept, Model, Other, UnsetType, is_array, is_object, same, to_json
 from twofold.wire._read import Skipped
 
@@ -15,6 +15,7 @@ __all__ = [
     "Other",
     "Skipped",
     "UnsetType",
+    "decode",
     "encode",
     "is_array",
     "is_object",

@@ -16,10 +16,11 @@ from twofold.jsonrpc import MAX_DEPTH, Notification, dumps, loads, parse, too_de
 from twofold.wire._model import Model, Other, to_json
 from twofold.wire._read import Reading, Skipped, hook, read
 
-__all__ = ["Codec", "encode"]
+__all__ = ["Codec", "decode", "encode"]
 
 Params = TypeVar("Params", bound=Model)
 Update = TypeVar("Update")
+M = TypeVar("M", bound=Model)
 
 _SHALLOW: Final = 2 * MAX_DEPTH  # bytes: shorter JSON text cannot be nested too deeply
 _REFUSALS: Final = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
@@ -113,6 +114,16 @@ class Codec(Generic[Params, Update]):
         if skipped is not None and reading.skipped:
             skipped.extend(reading.skipped)
         return model
+
+
+def decode(model: type[M], raw: bytes | Raw | UnsetType, *, path: str = "$.params") -> M:
+    """Read JSON as one model, keeping its unknown fields: what a request or an answer carries.
+
+    Raises :class:`~twofold.exceptions.ParseError` and :class:`~twofold.exceptions.Malformed` as a codec does.
+    """
+    if isinstance(raw, UnsetType):  # nothing was sent: fine where nothing is required
+        return cast(M, read(model, {}, path, Reading()))
+    return cast(M, read(model, loads(bytes(raw)), path, Reading()))
 
 
 def _no_extras(value: Any) -> Any:

@@ -1,0 +1,444 @@
+"""A session on the agent's side: its state, its prompts in order, and the lifecycle around each turn.
+
+The order of a turn is the runtime's, not the author's: the prompt is inserted and answered with its ``messageId``, the
+user message is sent, then ``running``; ``requires_action`` stands around permission requests; ``idle`` with the stop
+reason comes last, when everything before it is stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from twofold.exceptions import ConnectionLost, Malformed, RequestError, TwofoldError
+from twofold.fold import Transcript, replay
+from twofold.journal import Appended, Writer
+from twofold.jsonrpc import CANCELLED, loads
+from twofold.runtime._handles import MessageHandle, TerminalHandle, ToolCallHandle, new_id
+from twofold.runtime._side import Call, Side, ask, update_line
+from twofold.wire import to_json, v2
+
+if TYPE_CHECKING:
+    from twofold.runtime._agent import Agent
+
+__all__ = ["ALLOW_OR_REJECT", "SETUP", "Prompt", "Session"]
+
+SETUP: Final = "_twofold/session"
+"""The kind of the record with which a session begins: its working directory. It is stored and never sent."""
+
+ALLOW_OR_REJECT: Final[Sequence[v2.PermissionOption]] = (
+    v2.PermissionOption(option_id="allow", name="Allow", kind="allow_once"),
+    v2.PermissionOption(option_id="reject", name="Reject", kind="reject_once"),
+)
+"""The options of a permission request that names none."""
+
+_UNSTORED: Final = 256
+"""Updates that may be on their way to the journal before the sender waits."""
+
+
+class Prompt(Struct, frozen=True):
+    """What the user said: its blocks, and the id of the message that it became."""
+
+    message_id: str
+    content: Sequence[v2.ContentBlock]
+    meta: dict[str, Any] | UnsetType | None = UNSET
+
+    @property
+    def text(self) -> str:
+        """The text of its text blocks, one after another."""
+        return "".join(block.text for block in self.content if isinstance(block, v2.TextContent))
+
+
+class _Queued(Struct, eq=False):
+    call: Call
+    content: Sequence[v2.ContentBlock]
+    meta: dict[str, Any] | UnsetType | None
+
+
+class Session:
+    """One session, for the author of an agent. Made by the runtime.
+
+    ``state`` is the folded :class:`~twofold.fold.Transcript`: everything said so far, the user's messages included.
+    Every method that sends waits while the clients do not take what is sent.
+    """
+
+    def __init__(self, agent: Agent, session_id: str, cwd: str) -> None:
+        self.session_id = session_id
+        self.cwd = cwd
+        self.additional_directories: Sequence[str] = ()
+        self.mcp_servers: Sequence[dict[str, Any]] = ()
+        """As the client sent them. Never stored (J-8)."""
+        self.state = Transcript(session_id)
+        self.data: dict[str, Any] = {}
+        """For the author: whatever goes with this session."""
+        self._agent = agent
+        self._writer: Writer | None = None
+        self._clients: list[Side] = []
+        self._order = asyncio.Lock()  # held while a replay is sent: live updates wait
+        self._queue: deque[_Queued] = deque()
+        self._loop: asyncio.Task[None] | None = None  # the turns, one after another
+        self._work: asyncio.Task[Any] | None = None  # the author's handler of the turn
+        self._cancelled = False
+        self._asking = 0
+        self._unstored = 0
+        self._room = asyncio.Event()
+        self._journal_error: BaseException | None = None
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<Session {self.session_id!r}>"
+
+    # Writing
+
+    def message(self, message_id: str | None = None) -> MessageHandle:
+        """Write a message of the agent: a new one, or one that is there already."""
+        return MessageHandle(self, "agent_message", message_id or new_id())
+
+    def thought(self, message_id: str | None = None) -> MessageHandle:
+        """Write a thought of the agent."""
+        return MessageHandle(self, "agent_thought", message_id or new_id())
+
+    def user_message(self, message_id: str) -> MessageHandle:
+        """Correct or take back a message of the user, such as a prompt with a secret in it."""
+        return MessageHandle(self, "user_message", message_id)
+
+    def tool_call(
+        self, title: str, *, kind: str = "other", tool_call_id: str | None = None, **fields: Any
+    ) -> ToolCallHandle:
+        """Report a tool call; use it as ``async with``. ``fields`` are those of :meth:`ToolCallHandle.update`."""
+        return ToolCallHandle(self, tool_call_id or new_id(), {"title": title, "kind": kind, **fields})
+
+    async def terminal(
+        self, command: str | None = None, *, cwd: str | None = None, terminal_id: str | None = None
+    ) -> TerminalHandle:
+        """Report a terminal; :meth:`ToolCallHandle.show` it in a tool call."""
+        handle = TerminalHandle(self, terminal_id or new_id())
+        await self.update(
+            v2.TerminalUpdate(
+                terminal_id=handle.terminal_id,
+                command=UNSET if command is None else command,
+                cwd=self.cwd if cwd is None else cwd,
+            )
+        )
+        return handle
+
+    async def plan(self, entries: Sequence[v2.PlanEntry | str], *, plan_id: str = "main") -> None:
+        """Let the plan be this. A string is an entry of medium priority that is pending."""
+        items = [
+            v2.PlanEntry(content=one, priority="medium", status="pending") if isinstance(one, str) else one
+            for one in entries
+        ]
+        await self.update(v2.PlanUpdate(plan=v2.PlanItems(plan_id=plan_id, entries=items)))
+
+    async def usage(self, used: int, size: int, *, cost: v2.Cost | UnsetType | None = UNSET) -> None:
+        """Report how many tokens of the context are used."""
+        await self.update(v2.UsageUpdate(used=used, size=size, cost=cost))
+
+    async def set_title(self, title: str | None) -> None:
+        """Let the session's title be this."""
+        now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+        await self.update(v2.SessionInfoUpdate(title=title, updated_at=now))
+
+    async def set_commands(self, commands: Sequence[v2.AvailableCommand]) -> None:
+        """Offer these commands."""
+        await self.update(v2.AvailableCommandsUpdate(available_commands=commands))
+
+    async def set_config_options(self, options: Sequence[v2.SessionConfigOption]) -> None:
+        """Offer these configuration options, with these values."""
+        await self.update(v2.ConfigOptionUpdate(config_options=options))
+
+    async def notice(self, title: str, *, severity: str = "info", description: str | None = None) -> None:
+        """Tell the user something now that is no part of the conversation."""
+        await self.update(
+            v2.Notice(severity=severity, title=title, description=UNSET if description is None else description)
+        )
+
+    async def update(self, update: v2.SessionUpdate, *, durable: bool = False) -> None:
+        """Send any update: fold it, store it, tell the clients; with ``durable``, wait until it is stored.
+
+        Raises :class:`~twofold.exceptions.Malformed` for an update that cannot be folded: then nothing was done.
+        """
+        if self._order.locked():
+            async with self._order:
+                stored = self._emit(update)
+        else:
+            stored = self._emit(update)
+        for client in self._clients:
+            with suppress(ConnectionLost):
+                await client.drain()
+        if durable and stored is not None:
+            await asyncio.wait([stored])
+        while self._unstored > _UNSTORED:
+            self._room.clear()
+            await self._room.wait()
+        self._check_journal()
+
+    def _emit(self, update: v2.SessionUpdate, *, record_only: bool = False) -> asyncio.Future[Appended] | None:
+        """Fold, queue for the journal, and tell the clients: in one go, so that all three have the same order."""
+        if self._closed:
+            raise TwofoldError(f'session "{self.session_id}" is closed')
+        self.state.apply(update)
+        raw = v2.encode(update)
+        stored = None
+        if self._writer is not None and type(update) is not v2.Notice:
+            stored = self._writer.put(raw)
+            self._unstored += 1
+            stored.add_done_callback(self._stored)
+        if self._clients and not record_only:
+            line = update_line(self.session_id, raw)
+            params = v2.UpdateSessionNotification(session_id=self.session_id, update=update)
+            for client in self._clients:
+                client.update(params, line)
+        return stored
+
+    def _stored(self, future: asyncio.Future[Appended]) -> None:
+        self._unstored -= 1
+        self._room.set()
+        if not future.cancelled() and (error := future.exception()) is not None and self._journal_error is None:
+            self._journal_error = error
+
+    def _check_journal(self) -> None:
+        if self._journal_error is not None:
+            raise self._journal_error
+
+    async def _flushed(self) -> None:
+        """Wait until everything sent is stored."""
+        while self._unstored:
+            self._room.clear()
+            await self._room.wait()
+
+    # Asking
+
+    async def request_permission(
+        self,
+        title: str,
+        *,
+        options: Sequence[v2.PermissionOption] = ALLOW_OR_REJECT,
+        description: str | None = None,
+        subject: ToolCallHandle | v2.ToolCallUpdate | v2.RequestPermissionSubject | None = None,
+    ) -> v2.PermissionOption | None:
+        """Ask the user, and give the option that was chosen; ``None`` for everything that is no choice of one of these.
+
+        ``subject`` says what the permission is for: a tool call (an update of it is applied before the user is asked),
+        or a command. The session is in ``requires_action`` meanwhile. With several clients the first answer counts.
+        """
+        if isinstance(subject, ToolCallHandle):
+            subject = v2.ToolCallUpdate(tool_call_id=subject.tool_call_id)
+        if isinstance(subject, v2.ToolCallUpdate):
+            members = to_json(subject)
+            del members["sessionUpdate"]
+            subject = v2.ToolCallPermissionSubject(tool_call=members)
+        async with self._order:
+            if isinstance(subject, v2.ToolCallPermissionSubject):
+                self._emit(subject.update(), record_only=True)  # the request itself tells the clients
+        request = v2.RequestPermissionRequest(
+            session_id=self.session_id,
+            title=title,
+            description=UNSET if description is None else description,
+            subject=UNSET if subject is None else subject,
+            options=options,
+        )
+        in_turn = self._work is not None and not self._work.done()
+        self._asking += 1
+        try:
+            if in_turn and self._asking == 1:
+                await self.update(v2.StateUpdate(state="requires_action"))
+            outcome = await self._ask_all(request)
+        finally:
+            self._asking -= 1
+        if in_turn and not self._asking and not self._cancelled:
+            await self.update(v2.StateUpdate(state="running"))
+        return _chosen(outcome, options)
+
+    async def _ask_all(self, request: v2.RequestPermissionRequest) -> Any:
+        """Ask every client and give the first outcome; the other requests are withdrawn."""
+        first: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        calls: list[Call] = []
+        open_calls = len(self._clients)
+
+        def then(result: Raw | None, _error: TwofoldError | None) -> None:
+            nonlocal open_calls
+            open_calls -= 1
+            if first.done():
+                return
+            if result is not None:
+                first.set_result(loads(bytes(result)))
+            elif open_calls <= 0:
+                first.set_result(None)  # nobody can answer
+
+        if not self._clients:
+            return None
+        for client in list(self._clients):
+            call = Call("session/request_permission", request, then)
+            calls.append(call)
+            ask(client, call)
+        try:
+            return await first
+        finally:
+            for call in calls:
+                call.withdraw()
+
+    # Prompts
+
+    @property
+    def waiting_prompts(self) -> int:
+        """How many prompts wait for their turn."""
+        return len(self._queue)
+
+    async def take_prompt(self) -> Prompt | None:
+        """Take the next prompt that waits into the turn that runs, to steer it; ``None`` when none waits.
+
+        It is inserted now, and has no turn of its own: this turn's end is its end.
+        """
+        return await self._insert(self._queue.popleft()) if self._queue else None
+
+    def _prompt(self, call: Call, content: Sequence[v2.ContentBlock], meta: dict[str, Any] | UnsetType | None) -> None:
+        queued = _Queued(call, content, meta)
+        self._queue.append(queued)
+
+        def withdrawn() -> None:
+            if queued in self._queue:
+                self._queue.remove(queued)
+                call.fail(RequestError(CANCELLED, "Request cancelled"))
+
+        call.on_withdrawn = withdrawn
+        if self._loop is None or self._loop.done():
+            self._loop = asyncio.create_task(self._turns())
+
+    async def _insert(self, queued: _Queued) -> Prompt:
+        message_id = new_id()
+        queued.call.respond(v2.PromptResponse(message_id=message_id))
+        meta = queued.meta if isinstance(queued.meta, dict) else UNSET
+        await self.update(v2.UserMessage(message_id=message_id, content=queued.content, meta=meta))
+        return Prompt(message_id, queued.content, meta)
+
+    async def _turns(self) -> None:
+        while self._queue:
+            await self._turn(self._queue.popleft())
+
+    async def _turn(self, queued: _Queued) -> None:
+        self._cancelled = False
+        stop_reason = "end_turn"
+        try:
+            prompt = await self._insert(queued)
+            await self.update(v2.StateUpdate(state="running"))
+            if not self._cancelled:
+                self._work = asyncio.create_task(self._agent.prompt(self, prompt))
+                answer = await self._finished(self._work)
+                stop_reason = answer if isinstance(answer, str) else "end_turn"
+        except Exception as error:
+            stop_reason = "error"
+            self._agent.failed(self, error)
+        if self._cancelled:
+            stop_reason = "cancelled"
+        with suppress(Exception):
+            await self._flushed()
+            self._check_journal()
+        failure = v2.Error(code=-32603, message="Internal error") if stop_reason == "error" else UNSET
+        self._work = None
+        with suppress(TwofoldError):
+            await self.update(v2.StateUpdate(state="idle", stop_reason=stop_reason, error=failure))
+
+    async def _finished(self, work: asyncio.Task[Any]) -> Any:
+        await asyncio.wait([work])
+        if work.cancelled():
+            self._cancelled = True
+            return None
+        return work.result()
+
+    def _cancel(self) -> None:
+        """Stop the turn that runs, and refuse the prompts that wait."""
+        while self._queue:
+            self._queue.popleft().call.fail(RequestError(CANCELLED, "Request cancelled"))
+        if self._loop is not None and not self._loop.done():
+            self._cancelled = True
+            if self._work is not None and not self._work.done():
+                self._work.cancel()
+
+    async def _stop(self) -> None:
+        """Cancel, and wait until the final idle was sent."""
+        self._cancel()
+        await self._at_rest()
+
+    async def _at_rest(self) -> None:
+        """Wait until no turn runs."""
+        while self._loop is not None and not self._loop.done():
+            await asyncio.wait([self._loop])
+
+    # Clients
+
+    def _attach(self, client: Side) -> None:
+        if client not in self._clients:
+            self._clients.append(client)
+
+    def _detach(self, client: Side) -> None:
+        if client in self._clients:
+            self._clients.remove(client)
+
+    async def _replay_to(self, client: Side, *, history: bool, then: Callable[[], object]) -> None:
+        """Send a client the history, if it asked for that, and the current state (P-4). Live updates wait (P-5).
+
+        ``then`` is called before the first live update that comes after.
+        """
+        async with self._order:
+            self._detach(client)
+            updates: list[v2.SessionUpdate] = list(replay(self.state)) if history else []
+            for update in updates:
+                if isinstance(update, v2.StateUpdate) or (isinstance(update, v2.OtherUpdate) and update.kind == SETUP):
+                    continue
+                client.update(v2.UpdateSessionNotification(session_id=self.session_id, update=update), None)
+                await client.drain()
+            state = self.state.state or v2.StateUpdate(state="idle")
+            client.update(v2.UpdateSessionNotification(session_id=self.session_id, update=state), None)
+            self._attach(client)
+            then()
+
+    def _check_option(self, config_id: str, type_: str, value: Any) -> v2.SessionConfigOption:
+        """Give the option as it will be. Raises :class:`Malformed` for an option or a value that was not offered."""
+        for option in self.state.config_options:
+            match option:
+                case v2.SessionConfigSelect() if option.config_id == config_id:
+                    if type_ != "id" or value not in _values(option):
+                        raise Malformed("$.params.value", expected="a value that was offered", found="another one")
+                    return v2.read_update(
+                        {
+                            "sessionUpdate": "config_option_update",
+                            "configOptions": [{**to_json(option), "currentValue": value}],
+                        }
+                    ).config_options[0]  # type: ignore[union-attr]
+                case v2.SessionConfigBoolean() if option.config_id == config_id:
+                    if type_ != "boolean" or not isinstance(value, bool):
+                        raise Malformed("$.params.value", expected="a boolean", found="something else")
+                    return v2.SessionConfigBoolean(**{**_fields(option), "current_value": value})
+                case _:
+                    continue
+        raise Malformed("$.params.configId", expected="an option that was offered", found="another one")
+
+
+def _fields(option: v2.SessionConfigBoolean) -> dict[str, Any]:
+    return {name: getattr(option, name) for name in option.__struct_fields__}
+
+
+def _values(option: v2.SessionConfigSelect) -> set[str]:
+    values: set[str] = set()
+    for one in option.options:
+        if isinstance(one, v2.SessionConfigSelectGroup):
+            values |= {inner.value for inner in one.options}
+        else:
+            values.add(one.value)
+    return values
+
+
+def _chosen(outcome: Any, options: Sequence[v2.PermissionOption]) -> v2.PermissionOption | None:
+    """Read an outcome. What is not understood, or was not offered, is never approval."""
+    match outcome:
+        case {"outcome": {"outcome": "selected", "optionId": str(option_id)}}:
+            return next((option for option in options if option.option_id == option_id), None)
+        case _:
+            return None

@@ -1,0 +1,175 @@
+"""What carries messages: whole lines in, whole lines out, and a bound on what waits to go out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from twofold.exceptions import ConnectionLost, LineTooLong
+from twofold.jsonrpc import DEFAULT_LIMIT, LineSplitter
+
+__all__ = ["OUTGOING_LIMIT", "StreamTransport", "Transport", "Writer", "memory_pair"]
+
+OUTGOING_LIMIT: Final = 1024 * 1024
+"""Bytes that may wait to be taken by the other side before :meth:`Transport.drain` waits."""
+
+_CHUNK: Final = 256 * 1024
+
+
+class Transport(Protocol):
+    """Carries messages between two ends, in order. One task reads; anyone writes."""
+
+    name: str
+    """What the other end is, for error messages."""
+
+    async def receive(self) -> Sequence[bytes | LineTooLong]:
+        """Wait for messages and give those that came, in order; none at all when the other side has ended."""
+        ...
+
+    def send(self, message: bytes) -> None:
+        """Send one message, a line without its newline. Never waits; messages to an end that is gone are dropped."""
+        ...
+
+    async def drain(self) -> None:
+        """Wait until what was sent is below the bound. Raises :class:`ConnectionLost` when it will never be."""
+        ...
+
+    async def close(self) -> None:
+        """Send what waits, as far as the other side takes it, and let go. May be called more than once."""
+        ...
+
+
+class Writer(Protocol):
+    """What :class:`StreamTransport` needs of an :class:`asyncio.StreamWriter`."""
+
+    def write(self, data: bytes, /) -> None: ...
+
+    def is_closing(self) -> bool: ...
+
+    async def drain(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    async def wait_closed(self) -> None: ...
+
+
+class StreamTransport:
+    """Lines over a pair of asyncio streams; the bound on what waits is the writer's own."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: Writer,
+        *,
+        name: str,
+        line_limit: int = DEFAULT_LIMIT,
+        close_timeout: float = 5.0,
+    ) -> None:
+        self.name = name
+        self._reader = reader
+        self._writer = writer
+        self._splitter = LineSplitter(limit=line_limit)
+        self._close_timeout = close_timeout
+
+    async def receive(self) -> Sequence[bytes | LineTooLong]:
+        """Read until at least one line is whole; bytes after the last newline count as a line at the end of input."""
+        while True:
+            try:
+                chunk = await self._reader.read(_CHUNK)
+            except OSError:  # a reset is an end
+                chunk = b""
+            if not chunk:
+                last = self._splitter.finish()
+                return () if last is None else (last,)
+            lines = self._splitter.feed(chunk)
+            if lines:
+                return lines
+
+    def send(self, message: bytes) -> None:
+        """Hand the line to the stream."""
+        if not self._writer.is_closing():
+            self._writer.write(message + b"\n")
+
+    async def drain(self) -> None:
+        """Wait while more than the bound is unsent."""
+        if self._writer.is_closing():
+            raise ConnectionLost(f"{self.name} is closed")
+        try:
+            await self._writer.drain()
+        except OSError as error:
+            raise ConnectionLost(f"{self.name} does not take what is sent: {error.strerror or 'it is gone'}") from None
+
+    async def close(self) -> None:
+        """Send what waits, for at most ``close_timeout`` seconds, and close."""
+        self._writer.close()
+        try:
+            await asyncio.wait_for(self._writer.wait_closed(), self._close_timeout)
+        except TimeoutError:
+            if isinstance(self._writer, asyncio.StreamWriter):
+                self._writer.transport.abort()
+        except OSError:
+            pass
+
+
+class _MemoryEnd:
+    """One end of a pair in memory."""
+
+    def __init__(self, name: str, limit: int, line_limit: int) -> None:
+        self.name = name
+        self.other: _MemoryEnd = self
+        self._limit = limit
+        self._line_limit = line_limit
+        self._queue: deque[bytes] = deque()  # what came in
+        self._size = 0
+        self._ended = False  # the other end sends no more
+        self._closed = False
+        self._came = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+
+    async def receive(self) -> Sequence[bytes | LineTooLong]:
+        while not self._queue and not self._ended and not self._closed:
+            self._came.clear()
+            await self._came.wait()
+        lines: list[bytes | LineTooLong] = [
+            line if len(line) <= self._line_limit else LineTooLong(limit=self._line_limit, length=len(line))
+            for line in self._queue
+        ]
+        self._queue.clear()
+        self._size = 0
+        self._room.set()
+        return lines
+
+    def send(self, message: bytes) -> None:
+        other = self.other
+        if self._closed or other._closed:
+            return
+        other._queue.append(message)
+        other._size += len(message)
+        other._came.set()
+        if other._size > other._limit:
+            other._room.clear()
+
+    async def drain(self) -> None:
+        other = self.other
+        while not other._room.is_set() and not other._closed:
+            await other._room.wait()
+        if self._closed or other._closed:
+            raise ConnectionLost(f"{self.name} is closed")
+
+    async def close(self) -> None:
+        self._closed = True
+        self._came.set()
+        self._room.set()
+        self.other._ended = True
+        self.other._came.set()
+
+
+def memory_pair(*, limit: int = OUTGOING_LIMIT, line_limit: int = DEFAULT_LIMIT) -> tuple[Transport, Transport]:
+    """Give two ends in one process: what one sends the other receives."""
+    name = "the other end in memory"
+    one, two = _MemoryEnd(name, limit, line_limit), _MemoryEnd(name, limit, line_limit)
+    one.other, two.other = two, one
+    return one, two

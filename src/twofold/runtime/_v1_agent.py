@@ -1,0 +1,510 @@
+"""A v1 agent, seen by a v2 client as a v2 agent: what it is asked becomes v1's, what it says becomes v2's.
+
+==========================  ==========================================================================
+the v2 client says          the v1 agent hears
+==========================  ==========================================================================
+session/new                 session/new
+session/resume, replay      session/load
+session/resume, no replay   session/resume; session/load where there is none, its replay not shown
+session/prompt              session/prompt, one at a time: the others wait and are not inserted
+session/set_config_option   the same; session/set_mode for the option made of the agent's modes
+auth/login, auth/logout     authenticate, logout
+session/close               session/close; of an agent without it, what runs is cancelled
+list, delete, cancel,       the same
+``_…``
+==========================  ==========================================================================
+
+Around a prompt it reports what v1 has no update for: the user message, ``running``, ``requires_action`` while a
+permission is asked, and ``idle`` when the agent has answered.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from twofold.convert import Loss, Upgrader
+from twofold.exceptions import ConnectionLost, Malformed, RequestError, TwofoldError
+from twofold.jsonrpc import CANCELLED, dumps, loads
+from twofold.runtime._connection import Connection, Handler, Incoming, method_not_found
+from twofold.runtime._side import Call, Remote, Side, ask
+from twofold.wire import Codec, decode, to_json, v1, v2
+
+__all__ = ["MODE", "V1Agent"]
+
+MODE: Final = "mode"
+"""The id of the configuration option made of a v1 agent's modes."""
+
+_CONVERSATION: Final = (
+    v2.ContentChunk,
+    v2.MessageUpdate,
+    v2.ToolCallUpdate,
+    v2.ToolCallContentChunk,
+    v2.PlanUpdate,
+)
+
+
+class _Prompt(Struct, eq=False):
+    call: Call
+    params: dict[str, Any]
+    content: Any
+
+
+class _Session:
+    """What is known of one session of the agent."""
+
+    __slots__ = ("asking", "mode", "prompts", "quiet", "running", "titles", "up")
+
+    def __init__(self) -> None:
+        self.up = Upgrader()
+        self.prompts: deque[_Prompt] = deque()
+        self.running: _Prompt | None = None
+        self.asking: list[tuple[Call, Call]] = []  # permission requests: the agent's, and ours of the client
+        self.titles: dict[str, str] = {}  # of tool calls, for permission requests that name none
+        self.mode: dict[str, Any] | None = None  # the option made of the agent's modes
+        self.quiet = False  # a replay that nobody asked for is under way
+
+
+class V1Agent:
+    """The agent's :class:`Side`. ``client`` is whom it talks to, in v2; let its connection tell :attr:`handler`.
+
+    ``initialized`` is the agent's answer to ``initialize``, in v1's words.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        client: Side,
+        initialized: dict[str, Any],
+        *,
+        lost: Callable[[str, Loss], object],
+        fault: Callable[[TwofoldError], object],
+        ended: Callable[[ConnectionLost], object],
+    ) -> None:
+        self.handler: Handler = _Heard(self, fault, ended)
+        self._connection = connection
+        self._remote = Remote(connection)
+        self._client = client
+        self._lost = lost
+        self._sessions: dict[str, _Session] = {}
+        self._number = 0
+        capabilities = initialized.get("agentCapabilities") or {}
+        self._loads = capabilities.get("loadSession") is True
+        session = capabilities.get("sessionCapabilities") or {}
+        self._can = {name for name in ("list", "delete", "resume", "close") if isinstance(session.get(name), dict)}
+
+    # What the client asks
+
+    def request(self, call: Call) -> None:
+        """Ask the agent, in v1's words, what the client asks."""
+        match call.method:
+            case "session/new":
+                self._ask(call, "session/new", _setup(call.json()), self._opened)
+            case "session/resume":
+                self._resume(call)
+            case "session/prompt":
+                self._prompt(call)
+            case "session/list":
+                if "list" not in self._can:
+                    raise method_not_found(call.method)
+                self._ask(call, call.method, call.params, None)
+            case "session/delete":
+                if "delete" not in self._can:
+                    raise method_not_found(call.method)
+                self._ask(call, call.method, call.params, None)
+            case "session/close":
+                self._close(call)
+            case "session/set_config_option":
+                self._set_option(call)
+            case "auth/login":
+                self._ask(call, "authenticate", call.params, None)
+            case "auth/logout":
+                self._ask(call, "logout", call.params, None)
+            case method if method.startswith("_"):
+                self._ask(call, method, call.params, None)
+            case method:
+                raise method_not_found(method)
+
+    def notify(self, method: str, params: Any) -> None:
+        """Tell the agent what is called the same in v1."""
+        if method == "session/cancel":
+            raw = params if isinstance(params, Raw) else Raw(dumps(params))
+            self._cancel(decode(v2.SessionRequest, raw).session_id)
+            self._connection.notify(method, params)
+        elif method.startswith("_"):
+            self._connection.notify(method, params)
+
+    def update(self, params: v2.UpdateSessionNotification, line: bytes | None) -> Awaitable[object] | None:
+        """An agent is told of no updates."""
+
+    async def drain(self) -> None:
+        """Wait while the agent does not read."""
+        await self._connection.drain()
+
+    def _ask(
+        self,
+        call: Call,
+        method: str,
+        params: Any,
+        translate: Callable[[dict[str, Any]], dict[str, Any]] | None,
+        *,
+        after: Callable[[bool], object] | None = None,
+    ) -> None:
+        def then(result: Raw | None, error: TwofoldError | None) -> None:
+            try:
+                if error is not None:
+                    call.fail(error)
+                elif translate is None:
+                    call.respond(result)
+                else:
+                    members = None if result is None else loads(bytes(result))
+                    call.respond(translate(members if isinstance(members, dict) else {}))
+            except Exception as problem:
+                call.fail(problem)
+            if after is not None:
+                after(error is None)
+
+        asked = Call(method, params, then)
+        call.on_withdrawn = asked.withdraw
+        ask(self._remote, asked)
+
+    def _opened(self, result: dict[str, Any]) -> dict[str, Any]:
+        session_id = result.get("sessionId")
+        if not isinstance(session_id, str):
+            raise Malformed("$.result.sessionId", expected="a string", found="something else")
+        session = self._sessions.setdefault(session_id, _Session())
+        return {"sessionId": session_id, **self._attached(session, session_id, result)}
+
+    def _attached(self, session: _Session, session_id: str, result: dict[str, Any]) -> dict[str, Any]:
+        """Say the options of an answer in v2's words; modes are one of them."""
+        members: dict[str, Any] = {}
+        options: list[Any] = []
+        if result.get("configOptions"):
+            update = v1.read_update(
+                {"sessionUpdate": "config_option_update", "configOptions": result["configOptions"]}, path="$.result"
+            )
+            for one in self._converted(session, session_id, update):
+                options += to_json(one)["configOptions"]
+        session.mode = None
+        if not any(option.get("category") == "mode" for option in options):
+            session.mode = _mode_option(result.get("modes"))
+            if session.mode is not None:
+                options.insert(0, session.mode)
+        if options:
+            members["configOptions"] = options
+        if isinstance(result.get("_meta"), dict):
+            members["_meta"] = result["_meta"]
+        return members
+
+    def _resume(self, call: Call) -> None:
+        params = _setup(call.json())
+        session_id = params.get("sessionId")
+        if not isinstance(session_id, str):
+            raise Malformed("$.params.sessionId", expected="a string", found="something else")
+        cursor = params.pop("replayFrom", None)
+        if cursor is not None and (not isinstance(cursor, dict) or cursor.get("type") != "start"):
+            raise Malformed("$.params.replayFrom.type", expected='"start"', found="another cursor")
+        if cursor is not None and not self._loads:
+            raise Malformed("$.params.replayFrom", expected="nothing: the agent cannot replay", found="a cursor")
+        if cursor is None and "resume" not in self._can and not self._loads:
+            raise method_not_found(call.method)
+        load = cursor is not None or "resume" not in self._can
+        old = self._sessions.get(session_id)
+        session = self._sessions[session_id] = _Session()
+        if old is not None:
+            session.up = old.up.restarted() if load else old.up
+            session.prompts, session.running, session.asking = old.prompts, old.running, old.asking
+            session.mode, session.titles = old.mode, old.titles
+        session.quiet = cursor is None
+
+        def translate(result: dict[str, Any]) -> dict[str, Any]:
+            session.quiet = False
+            state = "idle" if session.running is None else "running"
+            self._tell(session_id, v2.StateUpdate(state=state))  # P-4: after the replay, before the answer
+            return self._attached(session, session_id, result)
+
+        def after(ok: bool) -> None:
+            session.quiet = False
+            if ok:
+                return
+            if old is None:
+                self._sessions.pop(session_id, None)
+            else:
+                self._sessions[session_id] = old
+
+        self._ask(call, "session/load" if load else "session/resume", params, translate, after=after)
+
+    def _prompt(self, call: Call) -> None:
+        request = decode(v2.PromptRequest, call.params)
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            raise RequestError(-32002, "Session not found", {"sessionId": request.session_id})
+        prompt = _Prompt(call, call.json(), request.prompt)
+        session.prompts.append(prompt)
+
+        def withdrawn() -> None:
+            if prompt in session.prompts:
+                session.prompts.remove(prompt)
+                call.fail(RequestError(CANCELLED, "Request cancelled"))
+
+        call.on_withdrawn = withdrawn
+        self._next(request.session_id, session)
+
+    def _next(self, session_id: str, session: _Session) -> None:
+        """Insert the next prompt, when none runs."""
+        if session.running is not None or not session.prompts:
+            return
+        prompt = session.running = session.prompts.popleft()
+        self._number += 1
+        key = self._number
+        said = session.up.prompt_sent(key, prompt.content)
+        message = said[0]
+        prompt.call.respond(v2.PromptResponse(message_id=getattr(message, "message_id", UNSET)))
+        for update in said:
+            self._tell(session_id, update)
+
+        def then(result: Raw | None, error: TwofoldError | None) -> None:
+            session.running = None
+            said = session.up.prompt_answered(key, "error" if error is not None else _stop_reason(result))
+            if isinstance(error, ConnectionLost):
+                return  # the client hears of it by itself
+            for update in said:
+                if isinstance(error, RequestError):
+                    failure = v2.Error(code=error.code, message=error.message)
+                    update = v2.StateUpdate(state="idle", stop_reason="error", error=failure)
+                self._tell(session_id, update)
+            self._next(session_id, session)
+
+        self._remote.request(Call("session/prompt", prompt.params, then))
+
+    def _cancel(self, session_id: str) -> None:
+        """Refuse the prompts that wait, and withdraw what the client is asked."""
+        session = self._sessions.get(session_id)
+        if session is None:
+            return
+        while session.prompts:
+            session.prompts.popleft().call.fail(RequestError(CANCELLED, "Request cancelled"))
+        for asked, ours in list(session.asking):
+            asked.respond({"outcome": {"outcome": "cancelled"}})
+            ours.withdraw()
+
+    def _close(self, call: Call) -> None:
+        session_id = decode(v2.SessionRequest, call.params).session_id
+        session = self._sessions.get(session_id)
+        if session is not None:
+            self._cancel(session_id)
+        if "close" in self._can:
+            self._ask(call, call.method, call.params, None, after=lambda _: self._sessions.pop(session_id, None))
+            return
+        if session is not None and session.running is not None:
+            self._connection.notify("session/cancel", {"sessionId": session_id})
+        self._sessions.pop(session_id, None)
+        call.respond()
+
+    def _set_option(self, call: Call) -> None:
+        request = decode(v2.SetSessionConfigOptionRequest, call.params)
+        session = self._sessions.get(request.session_id)
+        if session is not None and session.mode is not None and request.config_id == MODE:
+            params = {"sessionId": request.session_id, "modeId": request.value}
+            mode = {**session.mode, "currentValue": request.value}
+
+            def chosen(_: dict[str, Any]) -> dict[str, Any]:
+                session.mode = mode
+                return {"configOptions": [mode]}
+
+            self._ask(call, "session/set_mode", params, chosen)
+            return
+        params = call.json()
+        if params.get("type") == "id":
+            del params["type"]
+
+        def translate(result: dict[str, Any]) -> dict[str, Any]:
+            return self._attached(session or _Session(), request.session_id, result)
+
+        self._ask(call, call.method, params, translate)
+
+    # What the agent says
+
+    def heard(self, params: v1.SessionNotification) -> Awaitable[object] | None:
+        """Tell the client of an update."""
+        session = self._sessions.get(params.session_id)
+        if session is None:  # it may come before the answer that names the session
+            session = self._sessions[params.session_id] = _Session()
+        update = params.update
+        if isinstance(update, v1.ToolCall | v1.ToolCallUpdate) and isinstance(update.title, str):
+            session.titles[update.tool_call_id] = update.title
+        if isinstance(update, v1.CurrentModeUpdate) and session.mode is not None:
+            session.mode = {**session.mode, "currentValue": update.current_mode_id}
+            option = {"sessionUpdate": "config_option_update", "configOptions": [session.mode]}
+            return self._tell(params.session_id, v2.read_update(option))
+        waiting = None
+        for one in self._converted(session, params.session_id, update):
+            if session.quiet and isinstance(one, _CONVERSATION):
+                continue
+            waiting = self._tell(params.session_id, one, params.meta) or waiting
+        return waiting
+
+    def _converted(self, session: _Session, session_id: str, update: v1.SessionUpdate) -> Any:
+        upgraded = session.up.update(update)
+        for loss in upgraded.losses:
+            self._lost(session_id, loss)
+        return upgraded.updates
+
+    def _tell(
+        self, session_id: str, update: v2.SessionUpdate, meta: dict[str, Any] | UnsetType | None = UNSET
+    ) -> Awaitable[object] | None:
+        return self._client.update(v2.UpdateSessionNotification(session_id=session_id, update=update, meta=meta), None)
+
+    def asked(self, call: Call) -> None:
+        """Ask the client, in v2's words, what the agent asks."""
+        match call.method:
+            case "session/request_permission":
+                self._ask_permission(call)
+            case "elicitation/create":
+                self._pass(call)
+            case method if method.startswith("_"):
+                self._pass(call)
+            case method:  # the client's files and terminals among them: none were offered
+                raise method_not_found(method)
+
+    def told(self, method: str, params: Raw | UnsetType) -> None:
+        """Pass a notification of the agent on."""
+        if method.startswith("_") or method == "elicitation/complete":
+            self._client.notify(method, {} if isinstance(params, UnsetType) else params)
+
+    def _pass(self, call: Call) -> None:
+        asked = Call(call.method, call.params, _settling(call))
+        call.on_withdrawn = asked.withdraw
+        ask(self._client, asked)
+
+    def _ask_permission(self, call: Call) -> None:
+        params = call.json()
+        session_id, tool_call = params.get("sessionId"), params.get("toolCall")
+        if not isinstance(session_id, str):
+            raise Malformed("$.params.sessionId", expected="a string", found="something else")
+        if not isinstance(tool_call, dict):
+            raise Malformed("$.params.toolCall", expected="an object", found="something else")
+        session = self._sessions.setdefault(session_id, _Session())
+        session.up.permission_requested()
+        update = v1.read_update({**tool_call, "sessionUpdate": "tool_call_update"}, path="$.params.toolCall")
+        subject: dict[str, Any] = {}
+        for one in self._converted(session, session_id, update):
+            subject = to_json(one)
+            del subject["sessionUpdate"]
+        title = tool_call.get("title")
+        if not isinstance(title, str) or not title:
+            title = session.titles.get(str(tool_call.get("toolCallId")), "The agent asks for a permission")
+        request: dict[str, Any] = {
+            "sessionId": session_id,
+            "title": title,
+            "subject": {"type": "tool_call", "toolCall": subject},
+            "options": params.get("options"),
+        }
+        if isinstance(params.get("_meta"), dict):
+            request["_meta"] = params["_meta"]
+
+        def then(result: Raw | None, error: TwofoldError | None) -> None:
+            session.asking.remove(pair)
+            if not session.asking and session.running is not None and not call.settled:
+                self._tell(session_id, v2.StateUpdate(state="running"))
+            if error is not None:
+                call.fail(error)
+            else:
+                call.respond(result)
+
+        ours = Call(call.method, request, then)
+        pair = (call, ours)
+        if not session.asking and session.running is not None:
+            self._tell(session_id, v2.StateUpdate(state="requires_action"))
+        session.asking.append(pair)
+        call.on_withdrawn = ours.withdraw
+        ask(self._client, ours)
+
+
+class _Heard:
+    """Tells a :class:`V1Agent` what comes over its connection."""
+
+    codec: Codec[Any, Any] | None = v1.CODEC
+
+    def __init__(
+        self,
+        agent: V1Agent,
+        fault: Callable[[TwofoldError], object],
+        ended: Callable[[ConnectionLost], object],
+    ) -> None:
+        self._agent = agent
+        self._fault = fault
+        self._ended = ended
+
+    def update(self, params: Any, line: bytes | None) -> Awaitable[object] | None:  # noqa: ARG002 - said anew
+        """Pass an update on."""
+        return self._agent.heard(params)
+
+    def notification(self, method: str, params: Raw | UnsetType) -> None:
+        """Pass a notification on."""
+        self._agent.told(method, params)
+
+    def request(self, incoming: Incoming) -> None:
+        """Pass a request on."""
+        self._agent.asked(Call.of(incoming))
+
+    def fault(self, error: TwofoldError) -> None:
+        """Tell of a fault."""
+        self._fault(error)
+
+    def ended(self, error: ConnectionLost) -> None:
+        """Tell of the end."""
+        self._ended(error)
+
+
+def _stop_reason(result: Raw | None) -> str:
+    match None if result is None else loads(bytes(result)):
+        case {"stopReason": str(reason)}:
+            return reason
+        case _:
+            return "end_turn"
+
+
+def _settling(call: Call) -> Callable[[Raw | None, TwofoldError | None], object]:
+    return lambda result, error: call.fail(error) if error is not None else call.respond(result)
+
+
+def _setup(value: Any) -> dict[str, Any]:
+    """In v1 there is always a list of MCP servers, and one over stdio has no type."""
+    if not isinstance(value, dict):
+        raise Malformed("$.params", expected="an object", found="an array")
+    servers: list[Any] = []
+    for server in value.get("mcpServers") or ():
+        if isinstance(server, dict) and server.get("type") == "stdio":
+            server = {"args": [], "env": [], **{name: held for name, held in server.items() if name != "type"}}
+        elif isinstance(server, dict) and server.get("type") == "http":
+            server = {"headers": [], **server}
+        servers.append(server)
+    return {**value, "mcpServers": servers}
+
+
+def _mode_option(modes: Any) -> dict[str, Any] | None:
+    """Make the option that stands for a v1 agent's modes."""
+    match modes:
+        case {"currentModeId": str(current), "availableModes": [_, *_] as available}:
+            values = [
+                {"value": mode.get("id"), **{name: mode[name] for name in ("name", "description") if name in mode}}
+                for mode in available
+                if isinstance(mode, dict)
+            ]
+            option = {
+                "type": "select",
+                "configId": MODE,
+                "name": "Mode",
+                "category": "mode",
+                "currentValue": current,
+                "options": values,
+            }
+            update = {"sessionUpdate": "config_option_update", "configOptions": [option]}
+            v2.read_update(update, path="$.result.modes")  # raises Malformed
+            return option
+        case _:
+            return None
