@@ -42,7 +42,7 @@ peers: $(STAMPS)/test
 check: $(STAMPS)/check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy $(wildcard src tests benchmarks)
+	$(BIN)/mypy $(wildcard src tests benchmarks examples)
 	$(PY) -m tests.node_tools pyright --pythonpath $(PY)
 	$(BIN)/lint-imports --no-logo
 

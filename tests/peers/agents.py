@@ -50,9 +50,17 @@ class Agent:
     setup: Callable[[Place], Start]
     versions: tuple[int, ...] = (1,)
     scripted: bool = True
-    """It asks the model; else it says again what it is told."""
+    """It asks the model; else it says again what it is told, at once."""
+    thinks: bool = True
+    """It passes the model's thoughts on as they are."""
     asks: bool = True
     """It asks for permission before it writes a file."""
+    finishes: bool = True
+    """It says of each tool call how it ended."""
+    lists: bool = True
+    """It has `session/list`."""
+    replays_late: bool = False
+    """It answers first and replays then; and a session loaded in the minute in which it began is lost."""
 
     def start(self, place: Place) -> Start:
         """Write the configuration, and return what to start; skip or fail the test when it is not to be had."""
@@ -179,12 +187,12 @@ def _gemini(place: Place) -> Start:
 AGENTS: Final = {
     agent.name: agent
     for agent in (
-        Agent("fast-agent-passthrough", _passthrough, scripted=False, asks=False),
-        Agent("claude", _claude, versions=(1, 2)),
-        Agent("fast-agent", _fast_agent, asks=False),
-        Agent("hermes", _hermes),
+        Agent("fast-agent-passthrough", _passthrough, scripted=False, thinks=False, asks=False),
+        Agent("claude", _claude, versions=(2, 1)),
+        Agent("fast-agent", _fast_agent, thinks=False, asks=False),
+        Agent("hermes", _hermes, finishes=False),
         Agent("opencode", _opencode),
-        Agent("gemini", _gemini),
+        Agent("gemini", _gemini, thinks=False, lists=False, replays_late=True),
     )
 }
 """By name. `make test` talks to the first two, `make peers` to all."""

@@ -300,6 +300,8 @@ def test_an_origin_is_refused_unless_it_is_allowed() -> None:
     ]
     assert statuses(origins) == [101, 403, 403, 403, 403]
     assert statuses(origins, origins=["https://app.example"]) == [101, 101, 403, 403, 403]
+    twice = {"Origin": "https://app.example", "origin": "https://evil.example"}
+    assert statuses([twice], origins=["https://app.example"]) == [403]
 
 
 def test_an_origin_that_is_not_allowed_is_refused_whatever_the_token() -> None:
@@ -312,6 +314,7 @@ def test_on_loopback_only_names_of_this_machine_are_served() -> None:
     assert statuses([{"Host": host} for host in hosts]) == [101, 101, 101, 101, 101, 403]
     assert statuses([{"Host": host} for host in hosts], hosts=["ACP.example"]) == [101] * 6
     assert statuses([{"Host": host} for host in strangers], hosts=["ACP.example"]) == [403] * 7
+    assert statuses([{"Host": "localhost", "host": "evil.example"}]) == [403]
 
 
 def test_elsewhere_any_name_is_served_unless_names_are_given() -> None:
@@ -674,8 +677,7 @@ def test_when_the_peer_vanishes_receiving_and_draining_end() -> None:
             for _ in range(64):  # more than the system takes
                 agent.send(b"x" * MIB)
             draining = asyncio.create_task(agent.drain())
-            while not client.recv_messages.paused:
-                await asyncio.sleep(0)
+            await asyncio.sleep(0)
             assert not draining.done()
             client.transport.abort()
             with pytest.raises(ConnectionLost, match="is gone, without closing"):
@@ -766,6 +768,7 @@ def test_closing_is_in_order_though_messages_come_that_nobody_receives() -> None
             await receive(client)
             client.send(b"[]")
             await client.close()
+            assert client._socket.close_code == 1000
             assert await receive(agent) == b"[]"
             assert await agent.receive() == ()
 
@@ -780,6 +783,24 @@ def test_who_receives_while_it_is_closed_learns_of_the_end() -> None:
             await client.close()
             assert await receiving == ()
             assert await agent.receive() == ()
+
+    run(main())
+
+
+def test_who_waits_to_send_while_it_is_closed_learns_of_the_end() -> None:
+    async def main() -> None:
+        async with beside_plain_client(outgoing_limit=1000, keepalive=None) as (agent, client):
+            for _ in range(64):
+                agent.send(b"x" * MIB)
+            draining = asyncio.create_task(agent.drain())
+            await asyncio.sleep(0)
+            closing = asyncio.create_task(agent.close())
+            with pytest.raises(ConnectionLost, match="is closed"):
+                async with asyncio.timeout(2.0):
+                    await draining
+            assert not closing.done()
+            client.transport.abort()
+            await closing
 
     run(main())
 

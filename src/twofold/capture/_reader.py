@@ -136,14 +136,30 @@ class Reader:
         self._agreed = version is not None  # whether the version is known, and not only assumed
         self._asked: dict[tuple[str, object], Asked] = {}
 
-    def read(self, line: bytes, number: int) -> Iterator[Event]:
-        """Give the events of line ``number`` (from 1). Never raises for what the line holds."""
+    def read(self, line: bytes, number: int, *, sender: Literal["", "c2a", "a2c"] = "") -> Iterator[Event]:
+        """Give the events of line ``number`` (from 1). Never raises for what the line holds.
+
+        ``sender`` says who sent it, where that is known: then it is a message as it stands.
+        """
         if not line.strip():
             return
         try:
+            if sender:
+                yield from self._heard(line, number, sender)
+                return
             yield from self._record(line, number)
         except (ParseError, InvalidFrame) as error:
             yield Problem.of(number, error)
+
+    def _heard(self, line: bytes, number: int, sender: str) -> Iterator[Event]:
+        """A message of a live connection."""
+        params = (v2.CODEC if self.version == 2 else v1.CODEC).decode_line(line)
+        if params is None:
+            yield from self._value(line, number, sender, _itself)
+        else:
+            self.counts.updates += 1
+            wrap = _after(lambda fresh: _message_of(loads(line), fresh), _itself)
+            yield Updated(params.session_id, params.update, self.version, "$.params.update", wrap)
 
     def _record(self, line: bytes, number: int) -> Iterator[Event]:
         """A capture record; anything else is its own line."""

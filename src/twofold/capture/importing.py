@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import Raw, Struct
@@ -100,12 +100,26 @@ class Importer:
             for event in self.reader.read(line, self._number):
                 yield from self._event(event, line)
 
+    def take(self, line: bytes, sender: Literal["c2a", "a2c"]) -> Iterator[Problem]:
+        """Store what one line of a live connection says, and who said it. :meth:`flush` when there is time."""
+        self._number += 1
+        for event in self.reader.read(line, self._number, sender=sender):
+            yield from self._event(event, line)
+
+    def put(self, session: str, update: v2.SessionUpdate) -> None:
+        """Store an update that no line said, after what was stored before."""
+        self._put(session, "operator", v2.encode(update))
+
+    def flush(self) -> None:
+        """Store what waits."""
+        for session in list(self._waiting):
+            self._flush(session)
+
     def finish(self) -> None:
         """Store what waits; a replay that was never answered has failed."""
         for session in list(self._replays):
             self._end_replay(session, ok=False)
-        for session in list(self._waiting):
-            self._flush(session)
+        self.flush()
 
     def _event(self, event: Event, line: bytes) -> Iterator[Problem]:
         match event:

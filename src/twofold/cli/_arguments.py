@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 if TYPE_CHECKING:
     Commands: TypeAlias = argparse._SubParsersAction["Command"]
 
-__all__ = ["POLICIES", "REVISIONS", "Command", "Commands", "add_folding", "add_input", "version_of"]
+__all__ = [
+    "POLICIES",
+    "REVISIONS",
+    "Command",
+    "Commands",
+    "add_folding",
+    "add_input",
+    "agent_command",
+    "version_of",
+]
 
 REVISIONS: Final = ("rfd", "preview")
 """The values of :class:`twofold.fold.Revision`, without importing it."""
@@ -25,6 +34,7 @@ class Command(argparse.ArgumentParser):
         super().__init__(**settings)
         self.allow_abbrev = False
         self.takes_files = False
+        self.takes_command = False
         self._mixing = False
 
     def parse_known_args(  # type: ignore[override]
@@ -34,7 +44,13 @@ class Command(argparse.ArgumentParser):
         namespace = argparse.Namespace() if namespace is None else namespace
         if self._mixing:  # the intermixed parse calls this too
             return super().parse_known_args(args, namespace)
-        if self.takes_files:
+        if self.takes_command and "--" in args:  # what comes after it is another program's
+            end = list(args).index("--")
+            found, unknown = super().parse_known_args([*args[:end], "AGENT"], namespace)
+            found.agent = [*found.agent[:-1], *args[end + 1 :]]
+            if not found.agent:
+                self.error("the following arguments are required: AGENT")
+        elif self.takes_files:
             end = args.index("--") if "--" in args else len(args)
             self._mixing = True
             found, unknown = self.parse_known_intermixed_args(args[:end], namespace)
@@ -78,6 +94,14 @@ def add_folding(command: Command) -> None:
         "--lenient", action="store_true", help="leave out bad content items and bad _meta, report them, apply the rest"
     )
     command.add_argument("--session", metavar="ID", help="only the session with this id")
+
+
+def agent_command(command: Command) -> None:
+    """Add the command line of an agent: everything after the options, or after ``--``."""
+    command.takes_command = True
+    command.add_argument(
+        "agent", nargs="+", metavar="AGENT", help="the command that runs the agent, and its arguments, after --"
+    )
 
 
 def version_of(arguments: argparse.Namespace) -> Literal[1, 2] | None:

@@ -48,7 +48,8 @@ CANCELLED: Final = -32800
 MAX_IN_FLIGHT: Final = 4096
 """Requests of the other side that may wait for their answers at once; more are refused."""
 
-_BUSY: Final = -32000
+_BUSY: Final = -32029
+"""Ours: a server error of JSON-RPC that ACP uses for nothing (-32000 would ask for authentication)."""
 
 
 class Answer(Struct, frozen=True, gc=False):
@@ -162,12 +163,12 @@ class Peer:
                 return self._withdrawn(frame)
             case Notification():
                 return (frame,)
-            case Request(id, method):
+            case Request(id):
                 if id in self._in_flight:  # answering under this id would answer the other request
                     error = InvalidFrame("the id of this request is that of another one in flight")
                     return (Fault(error, _error(None, error.code, "Invalid request: " + error.reason)),)
                 if len(self._in_flight) >= MAX_IN_FLIGHT:
-                    fault = ProtocolViolation(f"more than {MAX_IN_FLIGHT} requests in flight: {method} was refused")
+                    fault = ProtocolViolation(f"more than {MAX_IN_FLIGHT} requests in flight: one was refused")
                     return (Fault(fault, _error(id, _BUSY, "Too many requests in flight")),)
                 self._in_flight.add(id)
                 return (frame,)
@@ -186,15 +187,19 @@ class Peer:
         return (Answer(id, method, result, error),)
 
     def _withdrawn(self, frame: Notification) -> Sequence[Event]:
-        match None if isinstance(frame.params, UnsetType) else loads(bytes(frame.params)):
+        try:
+            params = None if isinstance(frame.params, UnsetType) else loads(bytes(frame.params))
+        except ParseError as error:  # raw until now: a number may not fit
+            return (Fault(error),)
+        match params:
             case {"requestId": str() | int() as id} if not isinstance(id, bool):
                 return (Withdrawn(id),) if id in self._in_flight else ()
             case _:
                 return (Fault(ProtocolViolation(f"{CANCEL} without a requestId")),)
 
-    @staticmethod
-    def _invalid(error: InvalidFrame) -> Fault:
-        return Fault(error, _error(error.id, error.code, "Invalid request: " + error.reason))
+    def _invalid(self, error: InvalidFrame) -> Fault:
+        id = None if error.id in self._in_flight else error.id  # under that id another request is to be answered
+        return Fault(error, _error(id, error.code, "Invalid request: " + error.reason))
 
 
 def _raw(params: bytes | None) -> Raw | UnsetType:

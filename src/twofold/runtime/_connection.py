@@ -89,15 +89,25 @@ class Handler(Protocol):
 class Connection:
     """Speaks JSON-RPC over ``transport``. :meth:`run` it; it ends when the other side ends its output.
 
-    ``lenient`` reads updates leniently (U-6): bad items are left out and told to :meth:`Handler.fault`.
+    ``lenient`` reads updates leniently (U-6): bad items are left out and told to :meth:`Handler.fault`. ``pace`` is
+    awaited after what was read together, before more is read: whoever passes things on waits there for the next one.
     """
 
-    def __init__(self, transport: Transport, handler: Handler, *, batches: bool = False, lenient: bool = True) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        handler: Handler,
+        *,
+        batches: bool = False,
+        lenient: bool = True,
+        pace: Callable[[], Awaitable[object]] | None = None,
+    ) -> None:
         self.transport = transport
         self.handler: Handler = handler
         """Who is told; it may be another one from the next line on."""
         self._peer = Peer(batches=batches)
         self._lenient = lenient
+        self._pace = pace
         self._then: dict[Id, Then] = {}
         self._incoming: dict[Id, Incoming] = {}
         self._idle = asyncio.Event()  # nothing of the other side's waits for an answer
@@ -198,6 +208,8 @@ class Connection:
         """Let others run, and wait while the other side does not take our answers: whoever floods us is slowed."""
         await asyncio.sleep(0)
         await self.transport.drain()
+        if self._pace is not None:
+            await self._pace()
 
     def end(self, error: ConnectionLost) -> None:
         """Fail what waits for an answer, and tell the handler. The first reason counts."""
@@ -338,5 +350,7 @@ def wire_error(error: BaseException) -> tuple[int, str, Any]:
             return -32602, "Invalid params", {"path": "$.params", "expected": "JSON", "found": error.reason}
         case asyncio.CancelledError():
             return CANCELLED, "Request cancelled", None
+        case ConnectionLost():
+            return -32603, "Internal error", {"reason": error.reason}
         case _:
             return -32603, "Internal error", None

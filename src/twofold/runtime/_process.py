@@ -75,6 +75,17 @@ class ProcessTransport:
         stream = StreamTransport(process.stdout, process.stdin, name=name, line_limit=line_limit)
         return cls(process, stream, grace=grace)
 
+    @property
+    def stream(self) -> StreamTransport:
+        """Its standard input and output, as they are."""
+        return self._stream
+
+    @property
+    def ended(self) -> str | None:
+        """How the process ended, in words; ``None`` while it runs."""
+        status = self.process.returncode
+        return None if status is None else _status(status)
+
     async def receive(self) -> Sequence[bytes | LineTooLong]:
         """Read lines; at their end, raise ConnectionLost with the exit status if the process has ended by itself."""
         lines = await self._stream.receive()

@@ -72,20 +72,41 @@ class StreamTransport:
         self._writer = writer
         self._splitter = LineSplitter(limit=line_limit)
         self._close_timeout = close_timeout
+        self._unread = b""
 
     async def receive(self) -> Sequence[bytes | LineTooLong]:
         """Read until at least one line is whole; bytes after the last newline count as a line at the end of input."""
         while True:
-            try:
-                chunk = await self._reader.read(_CHUNK)
-            except OSError:  # a reset is an end
-                chunk = b""
+            chunk = await self.receive_raw()
             if not chunk:
                 last = self._splitter.finish()
                 return () if last is None else (last,)
             lines = self._splitter.feed(chunk)
             if lines:
                 return lines
+
+    async def receive_raw(self) -> bytes:
+        """Read bytes as they come, lines or not; none at the end. Not to be mixed with :meth:`receive`."""
+        if self._unread:
+            chunk, self._unread = self._unread, b""
+            return chunk
+        try:
+            return await self._reader.read(_CHUNK)
+        except OSError:  # a reset is an end
+            return b""
+
+    def unread(self, data: bytes) -> None:
+        """Put bytes back that were read too many: they are read again first."""
+        self._unread = data + self._unread
+
+    def send_raw(self, data: bytes) -> None:
+        """Hand bytes to the stream as they are."""
+        if not self._writer.is_closing():
+            self._writer.write(data)
+
+    def end(self) -> None:
+        """Say that nothing more is sent."""
+        self._writer.close()
 
     def send(self, message: bytes) -> None:
         """Hand the line to the stream."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from typing import Any
 
 from twofold.wire import v2
 
@@ -43,8 +44,18 @@ class Turns:
             self._waiting.remove(prompt)
         self._forget()
 
+    def abandoned(self) -> list[Any]:
+        """Give all prompts that are open, and forget them: their turns will not be heard of."""
+        prompts = [*self._waiting, *self._running]
+        self._waiting.clear()
+        self._running.clear()
+        self._forget()
+        return prompts
+
     def inserted(self, prompt: Hashable, message_id: str | None) -> v2.StateUpdate | None:
         """Note that a prompt was answered; gives the idle that ended its turn if that was heard of before."""
+        if prompt not in self._waiting:  # it was abandoned
+            return None
         self._waiting.remove(prompt)
         seen = None if message_id is None else self._sights.get(message_id)
         self._forget()

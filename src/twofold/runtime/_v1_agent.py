@@ -29,7 +29,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from twofold.convert import Loss, Upgrader
 from twofold.exceptions import ConnectionLost, Malformed, RequestError, TwofoldError
 from twofold.jsonrpc import CANCELLED, dumps, loads
-from twofold.runtime._connection import Connection, Handler, Incoming, method_not_found
+from twofold.runtime._connection import Connection, Handler, Incoming, method_not_found, wire_error
 from twofold.runtime._side import Call, Remote, Side, ask
 from twofold.wire import Codec, decode, to_json, v1, v2
 
@@ -91,6 +91,8 @@ class V1Agent:
         self._lost = lost
         self._sessions: dict[str, _Session] = {}
         self._number = 0
+        self.tell_of_end = False
+        """Whether a turn that the agent's end cut short is told as ended, with an error. (Else who asked knows.)"""
         capabilities = initialized.get("agentCapabilities") or {}
         self._loads = capabilities.get("loadSession") is True
         session = capabilities.get("sessionCapabilities") or {}
@@ -269,11 +271,12 @@ class V1Agent:
         def then(result: Raw | None, error: TwofoldError | None) -> None:
             session.running = None
             said = session.up.prompt_answered(key, "error" if error is not None else _stop_reason(result))
-            if isinstance(error, ConnectionLost):
-                return  # the client hears of it by itself
+            if isinstance(error, ConnectionLost) and not self.tell_of_end:
+                return
             for update in said:
-                if isinstance(error, RequestError):
-                    failure = v2.Error(code=error.code, message=error.message)
+                if error is not None:
+                    code, words, _ = wire_error(error)
+                    failure = v2.Error(code=code, message=words)
                     update = v2.StateUpdate(state="idle", stop_reason="error", error=failure)
                 self._tell(session_id, update)
             self._next(session_id, session)

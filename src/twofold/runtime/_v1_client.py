@@ -67,7 +67,7 @@ class _Sent:
 class _View:
     """One session as the v1 client holds it."""
 
-    __slots__ = ("down", "flush", "mode", "own", "resuming", "turns")
+    __slots__ = ("down", "ended", "flush", "mode", "own", "resuming", "turns")
 
     def __init__(self, policy: Policy) -> None:
         self.down = Downgrader(policy=policy)
@@ -76,6 +76,7 @@ class _View:
         self.resuming = 0
         self.mode: v2.SessionConfigSelect | None = None
         self.flush: asyncio.TimerHandle | None = None
+        self.ended: RequestError | None = None  # why nothing more is told of it
 
 
 class V1Client:
@@ -134,6 +135,21 @@ class V1Client:
     def told(self, method: str, params: Raw | UnsetType) -> None:
         """Pass a notification of the client on: they are called the same."""
         self._agent.notify(method, {} if isinstance(params, UnsetType) else params)
+
+    def agent_ended(self, error: ConnectionLost) -> None:
+        """Fail the prompts whose turn will not end."""
+        for view in self._views.values():
+            for sent in view.turns.abandoned():
+                sent.call.fail(error)
+
+    def end_view(self, session_id: str, error: RequestError) -> None:
+        """Tell of this session no further: what waits fails with ``error``, and so do prompts until it is loaded."""
+        view = self._views.get(session_id)
+        if view is None or view.ended is not None:
+            return
+        view.ended = error
+        for sent in view.turns.abandoned():
+            sent.call.fail(error)
 
     def close(self) -> None:
         """Stop waiting for a better time to send: there is nobody to send to."""
@@ -244,6 +260,8 @@ class V1Client:
         if view is None:  # the agent knows what is wrong with it
             self._ask(call, "session/prompt", params, lambda _: {"stopReason": "end_turn"})
             return
+        if view.ended is not None:
+            raise view.ended
         sent = _Sent(call)
 
         def then(result: Raw | None, error: TwofoldError | None) -> None:
@@ -313,6 +331,8 @@ class V1Client:
         view = self._views.get(session_id)
         if view is None:
             view = self._views[session_id] = _View(self._policy)
+        if view.ended is not None:
+            return None
         result = view.down.update(update)
         if result.unchanged and line is not None and not self._is_echo(view, update, result):
             self._connection.send(line)

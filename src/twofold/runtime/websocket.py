@@ -617,8 +617,9 @@ async def serve(
         without a port): that is how a page reaches this machine under a name of its own.
 
     ``port`` 0 takes a free one. ``line_limit``, ``outgoing_limit``, ``keepalive`` and ``close_timeout`` are as for
-    :func:`connect`. A client that does not receive costs at most ``outgoing_limit`` and one message; one whose
-    messages are not received some six times ``line_limit``, so lower that for clients that are not trusted.
+    :func:`connect`. A client that does not read costs ``outgoing_limit`` and a message or two, if ``handle`` drains;
+    one whose messages ``handle`` does not receive costs up to six times ``line_limit``: lower it for clients that are
+    not trusted with that much.
 
     Raises :class:`OSError` when the address is not to be had, and :class:`ValueError` for what cannot be meant.
     """

@@ -14,6 +14,12 @@ function find(sessionId) {
   return session;
 }
 
+// Ends the turn that runs, and those that wait.
+function stop(session) {
+  session.stop.abort();
+  session.stop = new AbortController();
+}
+
 function say(session, update) {
   session.history.push(update);
   return session.client.notify(methods.client.session.update, { sessionId: session.sessionId, update });
@@ -61,6 +67,7 @@ async function slow(session, stopped) {
 }
 
 async function turn(session, prompt, stopped) {
+  if (stopped.aborted) return { stopReason: "cancelled" };
   const words = prompt.find(({ type }) => type === "text")?.text ?? "";
   const messageId = randomUUID();
   for (const content of prompt) session.history.push({ sessionUpdate: "user_message_chunk", messageId, content });
@@ -92,9 +99,7 @@ const app = agent({ name: "scripted" })
     return work;
   })
   .onNotification(methods.agent.session.cancel, ({ params }) => {
-    const session = find(params.sessionId);
-    session.stop.abort();
-    session.stop = new AbortController();
+    stop(find(params.sessionId));
   })
   .onRequest(methods.agent.session.list, ({ params }) => ({
     sessions: [...sessions.values()]
@@ -109,12 +114,11 @@ const app = agent({ name: "scripted" })
   })
   .onRequest(methods.agent.session.close, async ({ params }) => {
     const session = find(params.sessionId);
-    session.stop.abort();
+    stop(session);
     await session.work;
-    sessions.delete(params.sessionId);
     return {};
   });
 
 const connection = app.connect(ndJsonStream(Writable.toWeb(process.stdout), Readable.toWeb(process.stdin)));
 await connection.closed;
-for (const { stop } of sessions.values()) stop.abort();
+sessions.forEach(stop);

@@ -15,6 +15,12 @@ function find(sessionId) {
   return session;
 }
 
+// Ends the turn that runs, and those that wait.
+function stop(session) {
+  session.stop.abort();
+  session.stop = new AbortController();
+}
+
 const send = ({ client, sessionId }, update) => client.notify(methods.client.session.update, { sessionId, update });
 
 function enter(session, state) {
@@ -28,26 +34,24 @@ function upsert(session, id, update) {
   return send(session, update);
 }
 
-// Streams a message and gives its id; in the history it is whole.
-async function say(session, sessionUpdate, ...parts) {
-  const messageId = randomUUID();
+// Streams a message; in the history it is whole.
+async function say(session, sessionUpdate, messageId, ...parts) {
   for (const part of parts) {
     const [content] = text(part);
     const held = session.history.get(messageId)?.content ?? [];
     session.history.set(messageId, { sessionUpdate, messageId, content: [...held, content] });
     await send(session, { sessionUpdate: `${sessionUpdate}_chunk`, messageId, content });
   }
-  return messageId;
 }
 
 async function stream(session) {
-  await say(session, "agent_thought", "Let me ", "think");
-  const greeting = await say(session, "agent_message", "Hello", ", ", "world");
+  const [thought, greeting, aside, planId] = [randomUUID(), randomUUID(), randomUUID(), randomUUID()];
+  await say(session, "agent_thought", thought, "Let me ", "think");
+  await say(session, "agent_message", greeting, "Hello", ", ", "world");
   const replaced = { sessionUpdate: "agent_message", messageId: greeting, content: text("Hello, world!") };
   await upsert(session, greeting, replaced);
-  const aside = await say(session, "agent_message", "secret");
+  await say(session, "agent_message", aside, "secret");
   await upsert(session, aside, { sessionUpdate: "agent_message", messageId: aside, content: null });
-  const planId = randomUUID();
   const entries = [
     { content: "Say hello", priority: "high", status: "completed" },
     { content: "Say goodbye", priority: "low", status: "pending" },
@@ -89,19 +93,13 @@ async function tool(session, stopped) {
     await upsert(session, terminalId, { ...terminal, exitStatus: { exitCode: 0 } });
   }
   await update({ status: allowed ? "completed" : "failed" });
-  if (!stopped.aborted) await say(session, "agent_message", allowed ? "Done." : "Not done.");
+  if (!stopped.aborted) await say(session, "agent_message", randomUUID(), allowed ? "Done." : "Not done.");
 }
 
 async function slow(session, stopped) {
-  const parts = (function* () {
-    for (let tick = 1; tick <= 500 && !stopped.aborted; tick += 1) yield `tick ${tick} `;
-  })();
   const messageId = randomUUID();
-  let content = [];
-  for (const part of parts) {
-    content = [...content, ...text(part)];
-    session.history.set(messageId, { sessionUpdate: "agent_message", messageId, content });
-    await send(session, { sessionUpdate: "agent_message_chunk", messageId, content: text(part)[0] });
+  for (let tick = 1; tick <= 500 && !stopped.aborted; tick += 1) {
+    await say(session, "agent_message", messageId, `tick ${tick} `);
     await sleep(20, undefined, { signal: stopped }).catch(() => {});
   }
 }
@@ -111,11 +109,12 @@ async function turn(session, messageId, prompt, stopped) {
   await upsert(session, messageId, { sessionUpdate: "user_message", messageId, content: prompt });
   await enter(session, { state: "running" });
   try {
+    if (stopped.aborted) return await enter(session, { state: "idle", stopReason: "cancelled" });
     if (words === "boom") throw new Error("boom");
     if (words === "stream") await stream(session);
     else if (words === "tool") await tool(session, stopped);
     else if (words === "slow") await slow(session, stopped);
-    else await say(session, "agent_message", words);
+    else await say(session, "agent_message", randomUUID(), words);
     await enter(session, { state: "idle", stopReason: stopped.aborted ? "cancelled" : "end_turn" });
   } catch ({ message }) {
     await enter(session, { state: "idle", stopReason: "error", error: { code: -32603, message } });
@@ -139,18 +138,15 @@ const app = agent({ name: "scripted" })
     const session = find(params.sessionId);
     const { signal } = session.stop;
     const messageId = randomUUID();
-    const before = session.work;
-    session.work = before
-      .then(() => sleep(0)) // lets the answer to the request out first
-      .then(() => signal.aborted || turn(session, messageId, params.prompt, signal));
-    await before;
-    if (signal.aborted) throw RequestError.requestCancelled();
+    const inserted = session.work.then(() => !signal.aborted);
+    session.work = inserted
+      .then((yes) => yes && sleep(0, true)) // lets the answer to the request out first
+      .then((yes) => yes && turn(session, messageId, params.prompt, signal));
+    if (!(await inserted)) throw RequestError.requestCancelled();
     return { messageId };
   })
   .onNotification(methods.agent.session.cancel, ({ params }) => {
-    const session = find(params.sessionId);
-    session.stop.abort();
-    session.stop = new AbortController();
+    stop(find(params.sessionId));
   })
   .onRequest(methods.agent.session.list, ({ params }) => ({
     sessions: [...sessions.values()]
@@ -167,11 +163,13 @@ const app = agent({ name: "scripted" })
   })
   .onRequest(methods.agent.session.close, async ({ params }) => {
     const session = sessions.get(params.sessionId);
-    session?.stop.abort();
-    await session?.work;
+    if (session) {
+      stop(session);
+      await session.work;
+    }
     return {};
   });
 
 const connection = app.connect(ndJsonStream(Writable.toWeb(process.stdout), Readable.toWeb(process.stdin)));
 await connection.closed;
-for (const { stop } of sessions.values()) stop.abort();
+sessions.forEach(stop);
