@@ -10,12 +10,13 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks import converting, decoding, sdks
+from benchmarks import converting, decoding, piping, sdks
 from benchmarks.command import Command
 from benchmarks.corpus import UPDATES, Corpus
 from benchmarks.growth import Growth, Memory
@@ -31,7 +32,8 @@ def main(words: list[str] | None = None) -> int:
     """Run the benchmarks; return 1 when a goal was missed."""
     corpus = Corpus()
     processes: list[Group] = [Growth(), Memory(), Command(corpus), Keeping(corpus)]
-    groups: list[Group] = [*decoding.groups(corpus), *sdks.groups(corpus), *converting.groups(corpus), *processes]
+    in_turns = [module.groups(corpus) for module in (decoding, sdks, converting, piping)]
+    groups: list[Group] = [*chain.from_iterable(in_turns), *processes]
     names = [row.name for group in groups for row in group.rows]
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure twofold beside its goals.")
     parser.add_argument("--quick", action="store_true", help="fewer rounds of fewer lines: seconds, but less exact")

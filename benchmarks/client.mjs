@@ -7,7 +7,7 @@ import { Readable, Writable } from "node:stream";
 import { pathToFileURL } from "node:url";
 
 const [sdk, command, ...words] = process.argv.slice(2);
-const { client, methods, ndJsonStream } = await import(pathToFileURL(join(sdk, "dist/v2/acp.js")));
+const { client, methods, ndJsonStream } = await import(pathToFileURL(join(sdk, "dist/v2/stable/acp.js")));
 const requests = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 const request = async () => (await requests.next()).value;
 
@@ -17,7 +17,7 @@ while ((await request()) === "open") {
   let updates = 0;
   let done = () => {};
 
-  // The least that one would write to hold messages of text, and tell somebody.
+  // The least that one would write to hold messages of text.
   const app = client({ name: "bench" }).onNotification(methods.client.session.update, ({ params: { update } }) => {
     updates += 1;
     switch (update.sessionUpdate) {
@@ -59,5 +59,4 @@ while ((await request()) === "open") {
     }
   });
   agent.stdin.end();
-  console.log("0 0");
 }

@@ -1,8 +1,8 @@
 """A client in a process of its own: `python -m benchmarks.client KIND LINES` reads what `agent.py` writes.
 
 KIND is `twofold` (v2), `official` (the official Python SDK, v1) or `bare` (no client: counts newlines). A request is a
-line on stdin: `open` starts the agent, "START STOP" prompts it for those lines, `close` ends it. The answer is the
-nanoseconds that this took: on the clock, and of this process's CPU.
+line on stdin: `open` starts the agent, "START STOP" prompts it for those lines, `close` ends it. The answer to the first
+two is the nanoseconds that the lines took: on the clock, and of this process's CPU.
 """
 
 from __future__ import annotations
@@ -48,19 +48,24 @@ async def twofold(command: list[str], cwd: str) -> AsyncGenerator[Read, None]:
 
 @asynccontextmanager
 async def official(command: list[str], cwd: str) -> AsyncGenerator[Read, None]:
-    """Wait for a prompt, while the least handler that one would write holds messages of text and tells somebody."""
+    """Wait for a prompt, with the least handler that one would write to hold messages of text."""
     from acp import PROTOCOL_VERSION, spawn_agent_process, text_block
-
-    from benchmarks.sdks import HandFold
+    from acp.schema import AgentMessageChunk, AgentThoughtChunk, TextContentBlock, UserMessageChunk
 
     class Client:
         def __init__(self) -> None:
-            self.fold = HandFold()
+            self.messages: dict[tuple[str, str], list[str]] = {}
             self.updates = 0
 
         async def session_update(self, session_id: str, update: Any, **_meta: Any) -> None:  # noqa: ARG002
-            self.fold.apply(update)
             self.updates += 1
+            if isinstance(update, (AgentMessageChunk, AgentThoughtChunk, UserMessageChunk)):
+                key = (update.session_update, update.message_id or "")
+                texts = self.messages.get(key)
+                if texts is None:
+                    texts = self.messages[key] = []
+                if isinstance(update.content, TextContentBlock):
+                    texts.append(update.content.text)
 
     client: Any = Client()  # the SDK's Client protocol names every method there is
     async with spawn_agent_process(client, *command, "1") as (agent, _process):
@@ -84,13 +89,16 @@ async def bare(command: list[str], _cwd: str) -> AsyncGenerator[Read, None]:
         assert requests is not None
         assert answers is not None
 
-        async def read(start: int, stop: int) -> None:
-            params = {"prompt": [{"type": "text", "text": f"{start} {stop}"}]}
-            requests.write(json.dumps({"id": 0, "method": "session/prompt", "params": params}).encode() + b"\n")
-            left = stop - start + 4  # the answer, the prompt, running, idle
-            while left > 0:
-                left -= os.read(answers.fileno(), 262_144).count(b"\n")
+        def ask(method: str, params: dict[str, Any], lines: int) -> None:
+            requests.write(json.dumps({"id": 0, "method": method, "params": params}).encode() + b"\n")
+            while lines > 0:
+                lines -= os.read(answers.fileno(), 262_144).count(b"\n")
 
+        async def read(start: int, stop: int) -> None:
+            prompt = [{"type": "text", "text": f"{start} {stop}"}]
+            ask("session/prompt", {"prompt": prompt}, stop - start + 4)  # the answer, the prompt, running, idle
+
+        ask("initialize", {}, 1)
         yield read
 
 
@@ -106,7 +114,6 @@ async def main(kind: str, path: str) -> None:
                 wall, cpu = perf_counter_ns(), process_time_ns()
                 await read(start, stop)
                 print(perf_counter_ns() - wall, process_time_ns() - cpu, flush=True)
-        print("0 0", flush=True)
 
 
 if __name__ == "__main__":

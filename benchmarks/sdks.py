@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from time import perf_counter, process_time
+from typing import Final
 
+from acp.contrib.session_state import SessionAccumulator
 from acp.schema import AgentMessageChunk, AgentThoughtChunk, SessionNotification, TextContentBlock, UserMessageChunk
 
 from benchmarks.corpus import Corpus
@@ -22,10 +24,13 @@ from tests.node_tools import node, node_modules
 
 __all__ = ["groups"]
 
+ACCUMULATED: Final = 500
+"""Lines that the SDK's own fold is measured on: what it costs grows with their square."""
+
 
 def groups(corpus: Corpus) -> list[Batches]:
     """Give the groups of this module."""
-    return [_python(corpus), _node(corpus)]
+    return [_python(corpus), _accumulator(corpus), _node(corpus)]
 
 
 def _python(corpus: Corpus) -> Batches:
@@ -73,6 +78,25 @@ def _parse_and_fold() -> Eater:
                     changed(key, len(texts) - 1, update.content.text)
 
     return eat
+
+
+def _accumulator(corpus: Corpus) -> Batches:
+    def accumulate() -> Eater:
+        accumulator = SessionAccumulator()
+
+        def eat(batch: Sequence[bytes]) -> None:
+            for line in batch:
+                accumulator.apply(SessionNotification.model_validate(json.loads(line).get("params")))
+
+        return eat
+
+    cases = {
+        "fold": lambda: timed(decode_and_fold(listen=True), corpus.chunks, process_time),
+        "accumulate": lambda: timed(accumulate(), corpus.chunks, process_time),
+    }
+    text = f"Python SDK's parse and own accumulator, {ACCUMULATED} lines / fold"
+    row = Row("python-accumulator", text, "accumulate", "fold", Goal(12, "at least"))
+    return Batches(lambda _size: ACCUMULATED, cases, [row])
 
 
 def _node(corpus: Corpus) -> Batches:

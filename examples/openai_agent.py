@@ -1,7 +1,7 @@
 """An agent around any endpoint that speaks OpenAI's chat completions: ``python openai_agent.py [JOURNAL]``.
 
-``OPENAI_BASE_URL``, ``OPENAI_API_KEY`` and ``OPENAI_MODEL`` say which. The model may read files of the session's folders
-and run commands there; the user is asked each time. Needs ``httpx``, and a POSIX system for the commands.
+``OPENAI_BASE_URL``, ``OPENAI_API_KEY`` and ``OPENAI_MODEL`` say which. The model may read files of the session's
+folders and run commands there; the user is asked each time. Needs ``httpx``, and a POSIX system for the commands.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeAlias
@@ -83,12 +84,14 @@ class OpenAI(Agent):
                         if delta.get("content"):
                             await answer.append(delta["content"])
                         for part in delta.get("tool_calls") or ():  # a call comes in parts, told apart by its index
-                            function = wanted.setdefault(part["index"], {"name": "", "arguments": ""})
-                            for name, text in part["function"].items():
-                                function[name] += text or ""
+                            function = wanted.setdefault(part.get("index", 0), {"name": "", "arguments": ""})
+                            for member, text in part["function"].items():
+                                function[member] = function.get(member, "") + (text or "")
                         reason = choice.get("finish_reason") or reason
         except httpx.HTTPError as error:
             await give_up(session, f"The endpoint cannot be used: {type(error).__name__}")
+        if not reason:
+            await give_up(session, "The endpoint ended in the middle of an answer")
         return [function for _, function in sorted(wanted.items())], reason
 
     async def use_tool(self, session: Session, name: str, arguments: str) -> None:
@@ -195,16 +198,16 @@ async def run_command(session: Session, command: str, call: ToolCallHandle) -> s
         while chunk := await process.stdout.read(65_536):
             await terminal.write(chunk)
             output = (output + chunk)[-LONGEST:]
-        status = await process.wait()
-    except asyncio.CancelledError:
-        os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
-        await terminal.exit(signal="SIGKILL")
-        raise
-    if status < 0:
-        await terminal.exit(signal=signal.Signals(-status).name)
-    else:
-        await terminal.exit(status)
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        status = await process.wait()
+        if status < 0:
+            await terminal.exit(signal=signal.Signals(-status).name)
+        else:
+            await terminal.exit(status)
     return f"{output.decode(errors='replace')}\n(status {status})"
 
 

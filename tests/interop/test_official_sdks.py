@@ -287,7 +287,8 @@ class Talk:
 
     def __init__(self, agent: Peer, loop: asyncio.Runner, command: Sequence[str]) -> None:
         self.agent = agent
-        self._choice = ""
+        self.asked = asyncio.Event()
+        self._choice: str | None = None
         self._loop = loop
         self._wrong: list[object] = []
         self._stack = AsyncExitStack()
@@ -300,6 +301,10 @@ class Talk:
         self.client = self._run(self._stack.enter_async_context(connecting))
 
     async def _choose(self, _: PermissionRequest) -> str:
+        self.asked.set()
+        if self._choice is None:
+            await asyncio.Event().wait()
+        assert self._choice is not None
         return self._choice
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -310,13 +315,14 @@ class Talk:
         return self._loop.run(in_time())
 
     def __call__(
-        self, cwd: Path, body: Callable[[ClientSession], Coroutine[Any, Any, None]], choice: str = "allow"
+        self, cwd: Path, body: Callable[[ClientSession], Coroutine[Any, Any, None]], choice: str | None = "allow"
     ) -> None:
         """Run a body with a new session, and hold that nothing the agent sent was wrong or could not be carried.
 
-        `choice` is what the user answers when asked for a permission.
+        `choice` is what the user answers when asked for a permission; `None` is a user who does not come back.
         """
         self._choice = choice
+        self.asked.clear()
 
         async def with_session() -> None:
             await body(await self.client.new_session(cwd=cwd))
@@ -445,6 +451,17 @@ class TestOurClientOfAnAgent:
             assert session.state.messages[-1].text == "still there?"
 
         talk(tmp_path, body)
+
+    def test_cancels_a_turn_that_asks_for_a_permission_and_goes_on(self, talk: Talk, tmp_path: Path) -> None:
+        async def body(session: ClientSession) -> None:
+            turn = session.prompt("tool")
+            await talk.asked.wait()
+            await session.cancel()
+            assert await turn == "cancelled"
+            assert [call.status for call in session.state.tool_calls] == ["failed"]
+            assert await session.prompt("still there?") == "end_turn"
+
+        talk(tmp_path, body, choice=None)
 
     def test_hears_of_a_turn_that_failed_and_goes_on(self, talk: Talk, tmp_path: Path) -> None:
         async def body(session: ClientSession) -> None:

@@ -25,16 +25,6 @@ HERE: Final = Path(__file__).parent
 REQUIREMENTS: Final = HERE.parent.parent / "requirements"
 FOLDER: Final = Path(os.environ.get("TWOFOLD_PEERS") or Path(sys.prefix) / ".peers").absolute()
 INSTALL_SECONDS: Final = 300
-NPM_CI: Final = (
-    "ci",
-    "--ignore-scripts",
-    "--no-audit",
-    "--no-fund",
-    "--no-progress",
-    "--loglevel=error",
-    "--prefer-offline",
-)
-
 PYTHONS: Final = {"fast-agent": (12, 13, 14), "hermes": (11, 12, 13)}
 """Agents in Python, and the minor versions of Python 3 that they run on."""
 
@@ -71,28 +61,44 @@ def _install(agent: str) -> str | None:
     folder = FOLDER / agent
     stamp = folder / ".installed-from"
     FOLDER.mkdir(parents=True, exist_ok=True)
-    try:
-        with locked(FOLDER / f".{agent}.lock"):
-            python = folder / "bin" / "python"  # a link to an interpreter that may have gone since
-            if stamp.is_file() and stamp.read_text() == wanted and (agent not in PYTHONS or python.exists()):
-                return None
-            shutil.rmtree(folder, ignore_errors=True)
+    with locked(FOLDER / f".{agent}.lock"):
+        if stamp.is_file() and stamp.read_text() == wanted and (agent not in PYTHONS or _python(folder).exists()):
+            return None
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
             if agent in PYTHONS:
-                _run([_interpreter(PYTHONS[agent]), "-m", "venv", "--without-pip", str(folder)])
-                # The pins name everything; bytecode is compiled as it is needed, which takes a fifth of the time.
-                _run([*_pip(python), "install", "--no-deps", "--no-compile", "--require-hashes", "-r", str(pins)])
+                _install_python(agent, folder, pins)
             else:
-                here = (platform.system(), platform.machine())
-                if here != PLATFORMS.get(agent, here):
-                    return f"it is pinned for {' on '.join(PLATFORMS[agent])} only"
-                folder.mkdir()
-                for name in ("package.json", "package-lock.json"):
-                    shutil.copy(HERE / agent / name, folder / name)
-                _run([*_npm(), *NPM_CI], cwd=folder)
-            stamp.write_text(wanted)
-    except Unavailable as reason:
-        return str(reason)
+                _install_node(agent, folder)
+        except Unavailable as reason:
+            return str(reason)
+        stamp.write_text(wanted)
     return None
+
+
+def _install_python(agent: str, folder: Path, pins: Path) -> None:
+    _run([_interpreter(PYTHONS[agent]), "-m", "venv", "--without-pip", str(folder)])
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--retries=1"]
+    # The pins name everything. Bytecode is compiled when it is needed: that of all of it takes longer than the rest.
+    options = ["--no-deps", "--no-compile", "--require-hashes", "-r", str(pins)]
+    _run([*pip, "--python", str(_python(folder)), "install", *options])
+
+
+def _install_node(agent: str, folder: Path) -> None:
+    here = (platform.system(), platform.machine())
+    if here != PLATFORMS.get(agent, here):
+        raise Unavailable(f"it is pinned for {' on '.join(PLATFORMS[agent])} only")
+    folder.mkdir()
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(HERE / agent / name, folder / name)
+    npm = [str(node()), str(node().parent.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
+    options = ["--no-audit", "--no-fund", "--no-progress", "--loglevel=error", "--prefer-offline", "--fetch-retries=1"]
+    _run([*npm, "ci", "--ignore-scripts", *options], cwd=folder)
+
+
+def _python(folder: Path) -> Path:
+    """Return the interpreter of an environment: a link to one that may have gone since."""
+    return folder / "bin" / "python"
 
 
 def _run(command: Sequence[str], cwd: Path | None = None) -> None:
@@ -104,23 +110,6 @@ def _run(command: Sequence[str], cwd: Path | None = None) -> None:
         raise Unavailable(f"it was not installed: {error}") from None
     if done.returncode:
         raise Unavailable(f"it was not installed: {done.stderr.strip() or done.stdout.strip()}")
-
-
-def _pip(python: Path) -> list[str]:
-    return [
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        str(python),
-        "--quiet",
-        "--disable-pip-version-check",
-        "--retries=1",
-    ]
-
-
-def _npm() -> list[str]:
-    return [str(node()), str(node().parent.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
 
 
 def _interpreter(minors: Sequence[int]) -> str:

@@ -125,10 +125,10 @@ class AgentEnd:
     def send_piece(self, piece: Piece) -> None:
         """Send what the client's side says."""
         data: bytes | None = piece.data
-        if piece.whole:
+        if piece.whole and self.between is not None:
+            data = self.between.to_agent(piece.data)
+        if piece.whole and data is not None:
             self._passed(piece.data, "c2a")
-            if self.between is not None:
-                data = self.between.to_agent(piece.data)
         if data is not None:
             self.process.stream.send_raw(data)
 
@@ -149,11 +149,12 @@ class AgentEnd:
                     status = self.process.process.returncode
                     raise ConnectionLost(f"{self.name} ended {self.process.ended}", exit_status=status)
                 return ()
-            lines = [
-                piece.data.removesuffix(b"\n") if piece.whole else LineTooLong(limit=self._limit, length=len(piece.data))
-                for piece in pieces
-                if piece.whole or piece.data.endswith(b"\n") or len(piece.data) > self._limit
-            ]
+            lines: list[bytes | LineTooLong] = []
+            for piece in pieces:
+                if piece.whole:
+                    lines.append(piece.data.removesuffix(b"\n"))
+                elif piece.data.endswith(b"\n"):  # the end of a line that was too long
+                    lines.append(LineTooLong(limit=self._limit, length=self._limit + 1))
             if lines:
                 return lines
 

@@ -29,6 +29,7 @@ from msgspec import Raw, UnsetType
 
 from twofold.bridge._agent_end import AgentEnd
 from twofold.bridge._lines import Lines, Piece
+from twofold.bridge._memory import Memory
 from twofold.bridge._record import Recorder, Sender
 from twofold.convert import Loss, Policy
 from twofold.exceptions import (
@@ -40,7 +41,7 @@ from twofold.exceptions import (
     RequestError,
     TwofoldError,
 )
-from twofold.fold import Revision
+from twofold.fold import LOSS, SETUP, Revision
 from twofold.journal import Journal
 from twofold.jsonrpc import (
     DEFAULT_LIMIT,
@@ -58,7 +59,6 @@ from twofold.jsonrpc import (
 from twofold.runtime import ProcessTransport, StreamTransport
 from twofold.runtime._connection import Connection, Incoming, wire_error
 from twofold.runtime._process import own_stdio
-from twofold.runtime._session import SETUP
 from twofold.runtime._side import Inbound, Remote
 from twofold.runtime._v1_agent import V1Agent
 from twofold.runtime._v1_client import V1Client
@@ -75,9 +75,6 @@ __all__ = ["Bridge", "Report"]
 
 Report: TypeAlias = Callable[[str, Mapping[str, Any]], object]
 """Hears what happens: the name of an event, and facts about it (never content)."""
-
-LOSS: Final = "_twofold/loss"
-"""The kind of the record that says, in the journal, what the client could not be told."""
 
 _HANDSHAKE: Final = "twofold-initialize"
 
@@ -203,7 +200,19 @@ class Bridge:
 
     async def _started(self) -> None:
         process = await ProcessTransport.start(self._command, **self._start)  # type: ignore[arg-type]
-        self._agent = AgentEnd(process, passed=self._passed, behind=self._behind, line_limit=self._line_limit)
+        agent = AgentEnd(process, passed=self._passed, behind=self._behind, line_limit=self._line_limit)
+        self._agent = agent
+        recorder = self._recorder
+        if recorder is not None:
+            agent.between = Memory(
+                recorder.journal,
+                flush=recorder.flush,
+                say=partial(agent.say, record=False),
+                tell_agent=agent.send_direct,
+                record=partial(self._passed, sender="a2c"),
+                put=recorder.put,
+                report=self._report,
+            )
         self._report("agent", words="started", name=process.name, pid=process.process.pid)
 
     async def _restart(self, why: str) -> None:

@@ -193,7 +193,13 @@ class Importer:
         self._positions[session] = self._journal.end_replay(session, self._position(session), ok=ok).position
 
     def _upgrader(self, session: str) -> Upgrader:
-        return self._upgraders.setdefault(session, Upgrader())
+        upgrader = self._upgraders.get(session)
+        if upgrader is None:
+            taken: set[str] = set()
+            if self._position(session):  # it goes on: what is made up must not pass for what is there
+                taken = {message.message_id for message in self._journal.load(session).transcript.messages}
+            upgrader = self._upgraders[session] = Upgrader(taken=taken)
+        return upgrader
 
     def _position(self, session: str) -> int:
         position = self._positions.get(session)

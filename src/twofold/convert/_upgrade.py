@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeVar, assert_never
 
 from msgspec import UNSET, Struct, UnsetType
@@ -97,15 +97,16 @@ class Upgrader:
     """Converts one session from v1 to v2, giving ids to the chunks that come without (W-2).
 
     Tell it of prompts, their answers and permission requests where they stand between the updates: they end messages.
-    The ids it makes up are the same for the same input, and are never those of the agent.
+    The ids it makes up are the same for the same input, and are never those of the agent, nor any of ``taken``: the
+    message ids of a session that this goes on with and that was not replayed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, taken: Iterable[str] = ()) -> None:
         self._run: tuple[type[v1.ContentChunk], str] | None = None  # the open run of untagged chunks, and its id
         self._seen: set[tuple[type[v1.ContentChunk] | None, str]] = (
             set()
         )  # messages, tool calls and plans by first sight
-        self._ids: set[str] = set()  # all message ids of the agent
+        self._ids = set(taken)  # all message ids of the agent
         self._made: dict[str, str] = {}  # ids made up here → what an agent's message of that id is called instead
         self._run_count = 0
         self._prompt_count = 0

@@ -14,11 +14,14 @@ from twofold.fold._entities import (
     joined_text,
     part_of,
 )
+from twofold.fold._own import LOSS, SETUP
 from twofold.fold._replay import replay
 from twofold.fold._revision import Revision, patched, patched_meta
 from twofold.fold._transcript import Reload, Transcript
 
 __all__ = [
+    "LOSS",
+    "SETUP",
     "Change",
     "ChangeKind",
     "ChangedContent",

@@ -164,9 +164,8 @@ class Peer:
             case Notification():
                 return (frame,)
             case Request(id):
-                if id in self._in_flight:  # answering under this id would answer the other request
-                    error = InvalidFrame("the id of this request is that of another one in flight")
-                    return (Fault(error, _error(None, error.code, "Invalid request: " + error.reason)),)
+                if id in self._in_flight:
+                    return (self._invalid(InvalidFrame("a request with this id is in flight already", id=id)),)
                 if len(self._in_flight) >= MAX_IN_FLIGHT:
                     fault = ProtocolViolation(f"more than {MAX_IN_FLIGHT} requests in flight: one was refused")
                     return (Fault(fault, _error(id, _BUSY, "Too many requests in flight")),)
@@ -198,7 +197,7 @@ class Peer:
                 return (Fault(ProtocolViolation(f"{CANCEL} without a requestId")),)
 
     def _invalid(self, error: InvalidFrame) -> Fault:
-        id = None if error.id in self._in_flight else error.id  # under that id another request is to be answered
+        id = None if error.id in self._in_flight else error.id  # it would answer the request that is in flight
         return Fault(error, _error(id, error.code, "Invalid request: " + error.reason))
 
 

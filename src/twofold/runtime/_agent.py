@@ -16,12 +16,13 @@ from msgspec import UNSET, Raw
 
 from twofold.convert import Loss
 from twofold.exceptions import ConnectionLost, Malformed, RequestError, TwofoldError
+from twofold.fold import SETUP
 from twofold.journal import AsyncJournal, Journal, open_journal
 from twofold.jsonrpc import dumps
 from twofold.runtime._connection import Connection, method_not_found
 from twofold.runtime._handles import new_id
 from twofold.runtime._process import own_stdio
-from twofold.runtime._session import SETUP, Prompt, Session
+from twofold.runtime._session import Prompt, Session
 from twofold.runtime._side import Call, Inbound, Remote, Side
 from twofold.runtime._transport import Transport
 from twofold.runtime._v1_client import V1Client

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from twofold.exceptions import ConnectionLost, Malformed, RequestError, TwofoldError
-from twofold.fold import Transcript, replay
+from twofold.fold import SETUP, Transcript, replay
 from twofold.journal import Appended, Writer
 from twofold.jsonrpc import CANCELLED, loads
 from twofold.runtime._handles import MessageHandle, TerminalHandle, ToolCallHandle, new_id
@@ -27,10 +27,7 @@ from twofold.wire import to_json, v2
 if TYPE_CHECKING:
     from twofold.runtime._agent import Agent
 
-__all__ = ["ALLOW_OR_REJECT", "SETUP", "Prompt", "Session"]
-
-SETUP: Final = "_twofold/session"
-"""The kind of the record with which a session begins: its working directory. It is stored and never sent."""
+__all__ = ["ALLOW_OR_REJECT", "Prompt", "Session"]
 
 ALLOW_OR_REJECT: Final[Sequence[v2.PermissionOption]] = (
     v2.PermissionOption(option_id="allow", name="Allow", kind="allow_once"),

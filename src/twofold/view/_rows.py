@@ -7,13 +7,25 @@ from typing import Any, Final, Literal, TypeAlias, assert_never
 
 from msgspec import UNSET, Struct
 
-from twofold.fold import Compaction, Entity, Message, MessageType, Plan, Terminal, ToolCall, Transcript, joined_text
+from twofold.fold import (
+    LOSS,
+    SETUP,
+    Compaction,
+    Entity,
+    Message,
+    MessageType,
+    Plan,
+    Terminal,
+    ToolCall,
+    Transcript,
+    joined_text,
+)
 from twofold.plaintext import plain_terminal, visible, visible_line
 from twofold.wire import v2
 
 __all__ = ["LiveRows", "Piece", "Row", "RowKind", "row", "rows"]
 
-RowKind: TypeAlias = Literal["user", "agent", "thought", "tool", "terminal", "plan", "compaction", "unknown"]
+RowKind: TypeAlias = Literal["user", "agent", "thought", "tool", "terminal", "plan", "compaction", "note", "unknown"]
 
 
 class Piece(Struct, frozen=True, gc=False):
@@ -115,10 +127,23 @@ def row(entity: Entity, transcript: Transcript, number: int = 0) -> Row:
                 body.append(_note(entity.error))
             key, status = f"compaction/{entity.compaction_id}", visible_line(entity.status)
             return Row(key, "compaction", "of the agent's context", status, body)
+        case v2.OtherUpdate(kind=kind) if kind in (LOSS, SETUP):
+            return Row(f"note#{number}", "note", visible_line(_own(entity)))
         case v2.OtherUpdate():
             return Row(f"unknown#{number}", "unknown", visible_line(entity.kind))
         case _:
             assert_never(entity)
+
+
+def _own(update: v2.OtherUpdate) -> str:
+    """Say what a record of twofold's own says."""
+    fields = update.fields
+    if update.kind == SETUP and "agentSessionId" in fields:
+        return f"begun anew at the agent, which did not remember it, as its session {fields['agentSessionId']}"
+    if update.kind == SETUP:
+        return f"session in {fields.get('cwd')}"
+    what = f'{fields.get("kind")} "{fields["id"]}"' if "id" in fields else str(fields.get("kind"))
+    return f"the client was not told all of {what}: {fields.get('reason')}"
 
 
 _ROLES: Final[dict[MessageType, RowKind]] = {
