@@ -59,9 +59,10 @@ def raw_update(line: bytes) -> bytes | None:
 class _Replay:
     """A replay that was asked for. One that is ``tentative`` is none until something of the conversation comes."""
 
-    __slots__ = ("begun", "key", "reports", "tentative")
+    __slots__ = ("before", "begun", "key", "reports", "tentative")
 
-    def __init__(self, key: tuple[str, object], *, tentative: bool) -> None:
+    def __init__(self, key: tuple[str, object], before: Upgrader, *, tentative: bool) -> None:
+        self.before = before  # goes on if the replay fails
         self.key = key
         self.tentative = tentative
         self.begun = False
@@ -167,9 +168,10 @@ class Importer:
             case "session/load" | "session/resume" if (
                 asked.method == "session/load" or self.reader.version == 1 or from_start(asked.params)
             ):
-                self._upgraders[session] = self._upgrader(session).restarted()
+                before = self._upgrader(session)
+                self._upgraders[session] = before.restarted()
                 tentative = asked.method == "session/resume" and self.reader.version == 1
-                self._replays[session] = _Replay(asked.key, tentative=tentative)
+                self._replays[session] = _Replay(asked.key, before, tentative=tentative)
             case _:
                 pass
 
@@ -185,6 +187,8 @@ class Importer:
         if not replay.begun and not replay.tentative and ok:
             self._begin_replay(session, replay)  # the agent was asked for all that it holds, and holds nothing
         del self._replays[session]
+        if not ok or not replay.begun:
+            self._upgraders[session] = replay.before
         if not replay.begun:
             for origin, raw in replay.reports:
                 self._put(session, origin, raw)
