@@ -35,6 +35,10 @@ MODULES: Final = (
     "twofold.journal.memory",
     "twofold.journal.nats",
     "twofold.journal.sqlite",
+    "twofold.runtime",
+    "twofold.runtime.agent",
+    "twofold.runtime.client",
+    "twofold.runtime.websocket",
     "twofold.capture",
     "twofold.capture.importing",
     "twofold.plaintext",
@@ -123,6 +127,8 @@ def _definition(module: str, name: str) -> tuple[str, Any, str]:
     for statement, doc in _statements(_tree(module).body):
         match statement:
             case ast.ClassDef(name=defined) | ast.FunctionDef(name=defined) if defined == name:
+                return module, statement, doc
+            case ast.AsyncFunctionDef(name=defined) if defined == name:
                 return module, statement, doc
             case ast.AnnAssign(target=ast.Name(id=defined)) if defined == name:
                 return module, statement, doc
@@ -270,7 +276,9 @@ def _signature(start: str, node: Function, types: dict[str, str] | None = None, 
         if argument.arg not in ("self", "cls")
     ]
     returns = f" -> {ast.unparse(node.returns)}" if node.returns and node.name != "__init__" else ""
-    if isinstance(node, ast.AsyncFunctionDef):
+    if "asynccontextmanager" in map(ast.unparse, node.decorator_list):  # for those who call it
+        returns = re.sub(r"AsyncGenerator\[(.*), None\]", r"AbstractAsyncContextManager[\1]", returns)
+    elif isinstance(node, ast.AsyncFunctionDef):
         start = f"async {start}"
     line = f"{start}({', '.join(words)}){returns}"
     if len(line) > width:

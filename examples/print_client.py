@@ -44,8 +44,8 @@ class Printer:
                 self.line("\n".join(f"[plan] {entry.content}: {entry.status}" for entry in thing.entries))
             case "notice", _:
                 self.line(f"[{thing.severity}] {thing.title}")
-            case "state", _ if thing.state == "idle" and thing.stop_reason != "end_turn":
-                self.line(f"[{thing.stop_reason}]")
+            case "state", _ if thing.state == "idle":
+                self.line("" if thing.stop_reason == "end_turn" else f"[{thing.stop_reason}]")
 
     def text(self, thing: Any, name: str, text: str, *, anew: bool = False) -> None:
         if anew or self.last is not thing:
@@ -99,7 +99,6 @@ async def main(words: argparse.Namespace) -> None:
         async for prompt in prompts():
             async for change in session.prompt(prompt):
                 printer.show(change)
-        printer.line("")
 
 
 if __name__ == "__main__":

@@ -383,6 +383,7 @@ class TestTheClientThatPrints:
             "[terminal] hello from tool",
             "[tool_call completed] Run printf",
             "[agent_message] Done.",
+            "",
         ]
 
     @VERSIONS
@@ -392,12 +393,15 @@ class TestTheClientThatPrints:
         assert lines == [
             f"streaming 1.0 speaks version {version}",
             "[agent_message] hello",
+            "",
             *question,
             "[tool_call failed] Run printf",
             "[agent_message] Not done.",
+            "",
             *question,  # at the end of the input nobody allows anything
             "[tool_call failed] Run printf",
             "[agent_message] Not done.",
+            "",
         ]
 
     def test_says_why_there_is_no_agent(self) -> None:

@@ -18,6 +18,7 @@ from twofold.exceptions import TwofoldError
 from twofold.fold import LOSS, SETUP, replay
 from twofold.journal import Journal
 from twofold.jsonrpc import Batch, ErrorResponse, Id, Request, Response, dumps, encode, loads, parse
+from twofold.runtime._json import part
 from twofold.runtime._side import update_line
 from twofold.wire import is_object, v1, v2
 
@@ -270,8 +271,7 @@ def _parsed(line: bytes) -> Any:
 
 
 def _params(request: Request) -> dict[str, Any]:
-    params = {} if isinstance(request.params, UnsetType) else loads(bytes(request.params))
-    return params if is_object(params) else {}
+    return {} if isinstance(request.params, UnsetType) else part(loads(bytes(request.params)))
 
 
 def _member(of: dict[str, Any], name: str) -> dict[str, Any]:

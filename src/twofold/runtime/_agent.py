@@ -18,15 +18,16 @@ from twofold.convert import Loss
 from twofold.exceptions import ConnectionLost, Malformed, RequestError, TwofoldError
 from twofold.fold import SETUP
 from twofold.journal import AsyncJournal, Journal, open_journal
-from twofold.jsonrpc import dumps
+from twofold.jsonrpc import dumps, loads
 from twofold.runtime._connection import Connection, method_not_found
 from twofold.runtime._handles import new_id
+from twofold.runtime._json import part
 from twofold.runtime._process import own_stdio
 from twofold.runtime._session import Prompt, Session
 from twofold.runtime._side import Call, Inbound, Remote, Side
 from twofold.runtime._transport import Transport
 from twofold.runtime._v1_client import V1Client
-from twofold.runtime._versions import choose, downgrade_initialized, upgrade_initialize
+from twofold.runtime._versions import choose, downgrade_initialized, supports, upgrade_initialize
 from twofold.wire import decode, v2
 
 __all__ = ["Agent"]
@@ -364,7 +365,7 @@ class AgentConnection:
             if session is not None:
                 session._cancel()
         elif method.startswith("_"):
-            values = Call(method, params, lambda *_: None).json()
+            values = loads(bytes(params)) if isinstance(params, Raw) else params
             self._keep(asyncio.ensure_future(self._agent.extension_notification(method, values)))
 
     def update(self, params: v2.UpdateSessionNotification, line: bytes | None) -> None:
@@ -404,13 +405,14 @@ class AgentConnection:
     def _initialize(self, call: Call) -> None:
         if self.version is not None:
             raise RequestError(-32600, "Invalid request", {"reason": "initialize was answered before"})
-        params = call.json()
-        asked = params.get("protocolVersion") if isinstance(params, dict) else None
-        if not isinstance(asked, int) or isinstance(asked, bool):
-            raise Malformed("$.params.protocolVersion", expected="an integer", found="something else")
+        params = part(call.json())
+        asked = params.get("protocolVersion")
+        if not isinstance(asked, int) or isinstance(asked, bool) or asked < 0:
+            raise Malformed("$.params.protocolVersion", expected="a whole number", found="something else")
         version = choose(asked, self._agent.versions)
         agent = self._agent
-        request = decode(v2.InitializeRequest, call.params if version == 2 else Raw(dumps(upgrade_initialize(params))))
+        upgraded = version == 1 and (asked == 1 or "info" not in params)  # else it is said in v2's words
+        request = decode(v2.InitializeRequest, Raw(dumps(upgrade_initialize(params))) if upgraded else call.params)
         self.client_info, self.client_capabilities = request.info, request.capabilities
         info: dict[str, Any] = {"name": agent.name, "version": agent.version}
         if agent.title is not None:
@@ -418,7 +420,7 @@ class AgentConnection:
         methods = [
             method
             for method in agent.auth_methods
-            if method.get("type") != "terminal" or _terminal_auth(request.capabilities)
+            if method.get("type") != "terminal" or supports(request.capabilities, "auth", "terminal")
         ]
         result: dict[str, Any] = {"protocolVersion": 2, "info": info, "capabilities": agent.capabilities()}
         if methods:
@@ -552,11 +554,6 @@ def _setup(state: Any) -> Any:
         if update.kind == SETUP and isinstance(update.fields.get("cwd"), str):
             return update.fields
     return None
-
-
-def _terminal_auth(capabilities: Any) -> bool:
-    auth = capabilities.get("auth") if isinstance(capabilities, dict) else None
-    return isinstance(auth, dict) and isinstance(auth.get("terminal"), dict)
 
 
 def _not_found(session_id: str) -> RequestError:

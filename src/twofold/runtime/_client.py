@@ -17,6 +17,7 @@ from twofold.fold import Change, Reload, Revision, Transcript
 from twofold.jsonrpc import DEFAULT_LIMIT, dumps, loads
 from twofold.runtime._agent import Agent
 from twofold.runtime._connection import Connection, method_not_found
+from twofold.runtime._json import part
 from twofold.runtime._process import ProcessTransport
 from twofold.runtime._side import Call, Inbound, Remote, Side, ask
 from twofold.runtime._transport import OUTGOING_LIMIT, Transport, memory_pair
@@ -235,7 +236,7 @@ class ClientSession:
             self._reload.apply(update)
             return False
         change = self.state.apply(update)
-        return self._tell(change) if change else False
+        return self._tell(change) if change is not Change.nothing else False
 
     def _tell(self, change: Change) -> bool:
         full = False
@@ -249,9 +250,8 @@ class ClientSession:
         return full
 
     def _update(self, update: v2.SessionUpdate) -> Awaitable[object] | None:
-        if self._turns.open and not self._resuming:
-            if type(update) in _MARKS:
-                self._mark(update)
+        if type(update) in _TURNING and self._turns.open and not self._resuming:
+            self._mark(update)
             full = self._apply(update)
             for progress in self._turns.update(update):
                 self._end_turn(progress, update)
@@ -298,7 +298,8 @@ class ClientSession:
         self._room.set()
 
 
-_MARKS: Final = frozenset({v2.UserMessage, v2.UserMessageChunk})
+_TURNING: Final = frozenset({v2.UserMessage, v2.UserMessageChunk, v2.StateUpdate})
+"""The updates that a turn may begin or end with."""
 
 
 class Client:
@@ -736,8 +737,8 @@ async def connect(
                 reason = f"{transport.name} did not answer initialize within {start_timeout:g} seconds"
                 raise HandshakeFailed(reason, asked=max(remaining)) from None
             except HandshakeFailed as error:
-                again = restart and error.answered == 2 and 1 in remaining and isinstance(transport, ProcessTransport)
-                if not again:
+                says_2 = error.asked == error.answered == 2
+                if not (restart and says_2 and 1 in remaining and isinstance(transport, ProcessTransport)):
                     raise
                 log.warning("%s; starting it again, asking for version 1", error)
                 await closing.end()
@@ -789,28 +790,30 @@ async def _handshake(client: Client, params: dict[str, Any], versions: set[int],
         words = {"protocolVersion": 2, **params}
 
         def then(result: Raw, asked: int = asked) -> None:
-            _answered(client, loads(bytes(result)), asked, versions, who)
+            _answered(client, part(loads(bytes(result))), asked, versions, who)
 
         try:
             await connection.request("initialize", words if asked == 2 else downgrade_initialize(words), then=then)
             return
         except RequestError as error:
             if asked == min(versions):
-                supported = error.data.get("supported") if isinstance(error.data, dict) else None
+                supported = part(error.data).get("supported")
                 reason = f"{who} refused protocol version {asked} ({error.code})"
                 raise HandshakeFailed(reason, asked=asked, answered=supported) from error
 
 
-def _answered(client: Client, result: Any, asked: int, versions: set[int], who: str) -> None:
-    answered = result.get("protocolVersion") if isinstance(result, dict) else None
-    if answered == 2 and asked == 2 and not isinstance(answered, bool):
+def _answered(client: Client, result: dict[str, Any], asked: int, versions: set[int], who: str) -> None:
+    answered = result.get("protocolVersion")
+    if type(answered) is not int:  # true is not 1
+        answered = None
+    if answered == 2 and asked == 2:
         try:
             answer = decode(v2.InitializeResponse, Raw(dumps(result)), path="$.result")
         except Malformed as error:
             reason = f"{who} answered version 2, but not as version 2 says: {error}"
             raise HandshakeFailed(reason, asked=2, answered=2) from None
         client.version = 2
-    elif answered == 1 and 1 in versions and not isinstance(answered, bool):
+    elif answered == 1 and 1 in versions:
         upgraded = upgrade_initialized(result, name=who)
         answer = decode(v2.InitializeResponse, Raw(dumps(upgraded)), path="$.result")
         client.version = 1
@@ -825,9 +828,9 @@ def _answered(client: Client, result: Any, asked: int, versions: set[int], who: 
         client._agent = agent
         client._connection.handler = agent.handler
     else:
-        shown = answered if isinstance(answered, int) else "no version"
+        shown = "no version" if answered is None else answered
         reason = f"{who} was asked for protocol version {asked} and answered {shown}"
         raise HandshakeFailed(reason, asked=asked, answered=answered)
     client.info = answer.info
-    client.capabilities = answer.capabilities if isinstance(answer.capabilities, dict) else {}
+    client.capabilities = part(answer.capabilities)
     client.auth_methods = tuple(answer.auth_methods or ())

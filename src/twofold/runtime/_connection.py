@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol, TypeAlias
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, assert_never
 
 from msgspec import UNSET, Raw, UnsetType
 
-from twofold.exceptions import ConnectionLost, Malformed, ParseError, RequestError, TwofoldError
-from twofold.jsonrpc import CANCELLED, Answer, Fault, Id, Notification, Peer, Request, Withdrawn, dumps
+from twofold.exceptions import ConnectionLost, LineTooLong, Malformed, ParseError, RequestError, TwofoldError
+from twofold.jsonrpc import CANCELLED, Answer, Event, Fault, Id, Notification, Peer, Request, Withdrawn, dumps
 from twofold.runtime._transport import Transport
 from twofold.wire import Codec, Model, Skipped, to_json
 
@@ -24,7 +24,15 @@ __all__ = ["Connection", "Handler", "Incoming", "method_not_found", "wire_error"
 
 log: Final = logging.getLogger("twofold.runtime")
 
+T = TypeVar("T")
+
 Then: TypeAlias = Callable[[Raw | None, TwofoldError | None], object]
+
+_TURN: Final = 256
+"""Lines looked at before others have a turn."""
+
+_LAST_WORDS: Final = 2.0
+"""Seconds that are waited for more from a side that takes nothing any more: most likely it has ended."""
 
 
 class Incoming:
@@ -108,6 +116,7 @@ class Connection:
         self._peer = Peer(batches=batches)
         self._lenient = lenient
         self._pace = pace
+        self._deaf: ConnectionLost | None = None  # why the other side takes nothing more, once it does not
         self._then: dict[Id, Then] = {}
         self._incoming: dict[Id, Incoming] = {}
         self._idle = asyncio.Event()  # nothing of the other side's waits for an answer
@@ -191,45 +200,56 @@ class Connection:
 
     async def run(self) -> None:
         """Read until the other side ends, telling the handler. Then its own requests fail with ConnectionLost."""
-        reason = f"{self.transport.name} ended the connection"
+        lost: ConnectionLost | None = None
         try:
-            while lines := await self.transport.receive():
-                for line in lines:
+            while lines := await self._receive():
+                for number, line in enumerate(lines, 1):
                     waiting = self._line(line)
                     if waiting is not None:
-                        await waiting
+                        await self._wait(waiting)
+                    if not number % _TURN:
+                        await self._give_way()
                 await self._give_way()
+                if self._pace is not None:
+                    await self._pace()
         except ConnectionLost as error:
-            reason = error.reason
+            lost = error
         finally:
-            self.end(ConnectionLost(reason))
+            self.end(lost or ConnectionLost(f"{self.transport.name} ended the connection"))
+
+    async def _receive(self) -> Sequence[bytes | LineTooLong]:
+        if self._deaf is None:
+            return await self.transport.receive()
+        try:
+            async with asyncio.timeout(_LAST_WORDS):
+                return await self.transport.receive()
+        except TimeoutError:
+            raise self._deaf from None
 
     async def _give_way(self) -> None:
         """Let others run, and wait while the other side does not take our answers: whoever floods us is slowed."""
         await asyncio.sleep(0)
-        await self.transport.drain()
-        if self._pace is not None:
-            await self._pace()
+        try:
+            await self.transport.drain()
+        except ConnectionLost as error:  # what it said before that is still heard
+            self._deaf = error
 
     def end(self, error: ConnectionLost) -> None:
         """Fail what waits for an answer, and tell the handler. The first reason counts."""
         if self.lost is not None:
             return
         self.lost = error
-        self._peer_pending()
-        self.handler.ended(error)
-
-    def _peer_pending(self) -> None:
         waiting, self._then = self._then, {}
         for then in waiting.values():
-            then(None, self.lost)
+            self._guard("an answer", then, None, error)
+        self._guard("the end", self.handler.ended, error)
 
     async def close(self) -> None:
         """Send what waits, close, and fail what waits for an answer."""
         await self.transport.close()
         self.end(ConnectionLost("the connection was closed"))
 
-    def _line(self, line: Any) -> Awaitable[object] | None:
+    def _line(self, line: bytes | LineTooLong) -> Awaitable[object] | None:
         codec = self.handler.codec
         if codec is not None and type(line) is bytes:
             params = codec.decode_line(line)  # the quick way, for nearly every line
@@ -237,26 +257,26 @@ class Connection:
                 try:
                     return self.handler.update(params, line)
                 except Exception as error:
-                    self._failed("session/update", error)
+                    self._failed("an update", error)
                     return None
-        waiting: Awaitable[object] | None = None
         events = self._peer.received(line)
-        for event in events:
-            waited = self._event(event, line if len(events) == 1 else None)
-            if waited is not None:
-                waiting = waited if waiting is None else _both(waiting, waited)
-        return waiting
+        if len(events) != 1:
+            return self._batch(events) if events else None
+        return self._event(events[0], line if type(line) is bytes and not line.lstrip().startswith(b"[") else None)
 
-    def _event(self, event: Any, line: bytes | None) -> Awaitable[object] | None:
+    async def _batch(self, events: Sequence[Event]) -> None:
+        """Take the events of a batch as if they had come in lines of their own."""
+        for event in events:
+            waiting = self._event(event, None)
+            if waiting is not None:
+                await self._wait(waiting)
+
+    def _event(self, event: Event, line: bytes | None) -> Awaitable[object] | None:
         match event:
             case Notification("session/update", params) if self.handler.codec is not None:
                 return self._update(params, line)
             case Notification(method, params):
-                try:
-                    return self.handler.notification(method, params)
-                except Exception as error:
-                    self._failed(method, error)
-                    return None
+                return self._guard("a notification", self.handler.notification, method, params)
             case Request(id, method, params):
                 self._idle.clear()
                 incoming = self._incoming[id] = Incoming(self, id, method, params)
@@ -264,24 +284,24 @@ class Connection:
                     self.handler.request(incoming)
                 except Exception as error:
                     incoming.fail(error)
-            case Answer(id, _, result, error):
+                    if not isinstance(error, TwofoldError):  # one of ours is the answer, and says it all
+                        self._failed("a request", error)
+            case Answer(id, _, result, answer):
                 then = self._then.pop(id, None)
                 if then is not None:
-                    try:
-                        then(result, error)
-                    except Exception as problem:
-                        self._failed("an answer", problem)
+                    self._guard("an answer", then, result, answer)
             case Withdrawn(id):
-                incoming = self._incoming[id]
-                incoming.withdrawn = True
-                if incoming.on_withdrawn is not None:
-                    incoming.on_withdrawn()
-            case Fault(error, reply):
+                withdrawn = self._incoming.get(id)  # in a batch it may be answered already
+                if withdrawn is not None:
+                    withdrawn.withdrawn = True
+                    if withdrawn.on_withdrawn is not None:
+                        self._guard("a withdrawal", withdrawn.on_withdrawn)
+            case Fault(fault, reply):
                 if reply is not None:
                     self.transport.send(reply)
-                self.handler.fault(error)
+                self._fault(fault)
             case _:
-                raise TypeError(event)
+                assert_never(event)
         return None
 
     def _update(self, raw: Raw | UnsetType, line: bytes | None) -> Awaitable[object] | None:
@@ -291,23 +311,42 @@ class Connection:
         try:
             params = codec.decode_params(raw, skipped=skipped)
         except (Malformed, ParseError) as error:  # rejected as a whole: it changes nothing (U-6)
-            self.handler.fault(error)
+            self._fault(error)
             return None
         for one in skipped or ():
-            self.handler.fault(Malformed(one.path, expected=one.expected, found=one.found))
+            self._fault(Malformed(one.path, expected=one.expected, found=one.found))
+        # A line that holds what was left out is not the update any more.
+        return self._guard("an update", self.handler.update, params, None if skipped else line)
+
+    # Handlers fail: the conversation goes on
+
+    def _guard(self, what: str, told: Callable[..., T], *facts: Any) -> T | None:
         try:
-            return self.handler.update(params, line)
+            return told(*facts)
         except Exception as error:
-            self._failed("session/update", error)
+            self._failed(what, error)
             return None
 
+    async def _wait(self, waiting: Awaitable[object]) -> None:
+        try:
+            await waiting
+        except Exception as error:
+            self._failed("what came", error)
+
     def _failed(self, what: str, error: Exception) -> None:
-        """A handler failed: the conversation goes on. Errors of ours are told; of others, where they came from."""
+        """Tell of an error of ours; of others log where they came from, and not their text: that may quote anything."""
         if isinstance(error, TwofoldError):
-            self.handler.fault(error)
+            self._fault(error)
         else:
             frames = "".join(traceback.format_tb(error.__traceback__))
             log.error("handling %s failed with %s\n%s", what, type(error).__qualname__, frames)
+
+    def _fault(self, error: TwofoldError) -> None:
+        try:
+            self.handler.fault(error)
+        except Exception as problem:
+            frames = "".join(traceback.format_tb(problem.__traceback__))
+            log.error("handling a fault failed with %s\n%s", type(problem).__qualname__, frames)
 
     def _answer(self, id: Id, result: bytes) -> None:
         self._settle(id, self._peer.answer(id, result))
@@ -327,11 +366,6 @@ def _text(params: Any) -> bytes | None:
     if isinstance(params, Raw):
         return bytes(params)
     return None if params is None or params is UNSET else dumps(to_json(params))
-
-
-async def _both(one: Awaitable[object], two: Awaitable[object]) -> None:
-    await one
-    await two
 
 
 def method_not_found(method: str) -> RequestError:

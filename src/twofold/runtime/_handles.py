@@ -56,7 +56,7 @@ class MessageHandle:
 
     def __init__(self, session: Session, type: MessageType, message_id: str) -> None:
         self._session = session
-        self._type = type
+        self._type: MessageType = type
         self.message_id = message_id
 
     async def __aenter__(self) -> Self:
@@ -119,7 +119,8 @@ class ToolCallHandle:
         self.tool_call_id = tool_call_id
 
     async def __aenter__(self) -> Self:
-        await self.update(**{"status": "in_progress", **self._fields})
+        fields: dict[str, Any] = {"status": "in_progress", **self._fields}
+        await self.update(**fields)
         return self
 
     async def __aexit__(

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import queue
 import signal
+import stat
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import IO, Any, Final
 
 from twofold.exceptions import ConnectionLost, LineTooLong
 from twofold.jsonrpc import DEFAULT_LIMIT
-from twofold.runtime._transport import OUTGOING_LIMIT, StreamTransport, Writer
+from twofold.runtime._transport import OUTGOING_LIMIT, Reader, StreamTransport, Writer
 
 __all__ = ["ProcessTransport", "own_stdio"]
 
@@ -72,7 +74,7 @@ class ProcessTransport:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.transport.set_write_buffer_limits(high=outgoing_limit)
-        stream = StreamTransport(process.stdout, process.stdin, name=name, line_limit=line_limit)
+        stream = StreamTransport(process.stdout, process.stdin, name=name, line_limit=line_limit, close_timeout=grace)
         return cls(process, stream, grace=grace)
 
     @property
@@ -114,25 +116,41 @@ class ProcessTransport:
 
     async def _end(self) -> None:
         await self._stream.close()
-        for signal_number in (None, signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
-            if signal_number is not None:
-                self._signal(signal_number)
-            try:
+        for number in (None, signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
+            if number is not None:
+                self._signal(number)
+            with suppress(TimeoutError):  # also while what it started holds its output open: then the status is there
                 await asyncio.wait_for(self.process.wait(), self._grace)
+            if self.process.returncode is not None:
                 break
-            except TimeoutError:
-                continue
-        self._signal(signal.SIGTERM)  # what it left behind in its process group
+        await self._end_group()
         transport = getattr(self.process, "_transport", None)
         if transport is not None:
             transport.close()  # its output may be held open by a grandchild: nobody reads it any more
 
-    def _signal(self, number: int) -> None:
+    async def _end_group(self) -> None:
+        """End what it left behind in its process group. We are no parent of that: it is looked at, not waited for."""
+        if not hasattr(os, "killpg"):
+            return
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._grace
+        left = self._signal(signal.SIGTERM)
+        while left and loop.time() < until:
+            await asyncio.sleep(0.01)
+            left = self._signal(0)
+        if left:
+            self._signal(signal.SIGKILL)
+
+    def _signal(self, number: int) -> bool:
+        """Signal the process and its group; gives whether there is anything left of them."""
         with suppress(ProcessLookupError, PermissionError):
             if hasattr(os, "killpg"):
                 os.killpg(self.process.pid, number)
-            elif self.process.returncode is None:
+                return True
+            if self.process.returncode is None:
                 self.process.send_signal(number)
+                return True
+        return False
 
 
 def _status(status: int) -> str:
@@ -144,16 +162,56 @@ def _status(status: int) -> str:
     return f"with status {status}"
 
 
+class _FileReader:
+    """The reading end of a standard input that cannot be waited for: a file, which a thread reads piece by piece."""
+
+    def __init__(self, file: IO[bytes], loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._asked: queue.SimpleQueue[tuple[int, asyncio.Future[bytes]] | None] = queue.SimpleQueue()
+        self._next: asyncio.Future[bytes] | None = None  # kept until it is taken, whoever is cancelled meanwhile
+        threading.Thread(target=self._serve, args=(file,), name="twofold-stdin", daemon=True).start()
+
+    async def read(self, size: int, /) -> bytes:
+        if self._next is None:
+            self._next = self._loop.create_future()
+            self._asked.put((size, self._next))
+        chunk = await asyncio.shield(self._next)
+        if chunk:  # the end stays the end
+            self._next = None
+        return chunk
+
+    def close(self) -> None:
+        self._asked.put(None)
+
+    def _serve(self, file: IO[bytes]) -> None:
+        with file, suppress(RuntimeError):  # the loop was closed
+            while asked := self._asked.get():
+                size, future = asked
+                try:
+                    chunk = file.read(size)
+                except OSError:
+                    chunk = b""
+                self._loop.call_soon_threadsafe(_give, future, chunk)
+
+
+def _give(future: asyncio.Future[bytes], chunk: bytes) -> None:
+    if not future.done():
+        future.set_result(chunk)
+
+
 class _FileWriter:
-    """The writing end of a standard output that is no pipe: a file, which takes everything at once."""
+    """The writing end of a standard output that cannot be waited for: a file, which takes everything at once."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
 
     def write(self, data: bytes) -> None:
         left = memoryview(data)
-        while left:
-            left = left[self._file.write(left) or 0 :]
+        try:
+            while left:
+                left = left[self._file.write(left) or 0 :]
+        except OSError:  # there is no room: it takes nothing more
+            self._file.close()
 
     def is_closing(self) -> bool:
         return self._file.closed
@@ -176,40 +234,29 @@ async def own_stdio(*, line_limit: int = DEFAULT_LIMIT, outgoing_limit: int = OU
     sys.stdout.flush()
     outgoing = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
-    reader = asyncio.StreamReader(limit=_BUFFER)
-    try:
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), incoming)
-    except (ValueError, NotImplementedError, OSError):  # a file, or a system without such pipes: a thread reads it
-        threading.Thread(target=_feed, args=(incoming, reader, loop), name="twofold-stdin", daemon=True).start()
+    reader: Reader
     writer: Writer
-    try:
+    let_go: Callable[[], object]
+    if _can_be_waited_for(incoming):
+        stream = asyncio.StreamReader(limit=_BUFFER)
+        pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stream), incoming)
+        reader, let_go = stream, pipe.close
+    else:
+        file = _FileReader(incoming, loop)
+        reader, let_go = file, file.close
+    if _can_be_waited_for(outgoing):
         # The protocol is one of a reader only because it can wait for the closing.
         transport, protocol = await loop.connect_write_pipe(
             lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), outgoing
         )
         transport.set_write_buffer_limits(high=outgoing_limit)
         writer = asyncio.StreamWriter(transport, protocol, None, loop)
-    except (ValueError, NotImplementedError, OSError):
+    else:
         writer = _FileWriter(outgoing)
-    return StreamTransport(reader, writer, name="the other side", line_limit=line_limit)
+    return StreamTransport(reader, writer, name="the other side", line_limit=line_limit, let_go=let_go)
 
 
-def _feed(file: IO[bytes], reader: asyncio.StreamReader, loop: asyncio.AbstractEventLoop) -> None:
-    """Read a file in a thread of its own, at the pace at which it is taken."""
-    taken = threading.Event()
-
-    def feed(chunk: bytes) -> None:
-        if chunk:
-            reader.feed_data(chunk)
-        else:
-            reader.feed_eof()
-        taken.set()
-
-    with suppress(RuntimeError):  # the loop was closed
-        while True:
-            chunk = file.read(_BUFFER)
-            taken.clear()
-            loop.call_soon_threadsafe(feed, chunk)
-            if not chunk:
-                return
-            taken.wait()
+def _can_be_waited_for(file: IO[bytes]) -> bool:
+    """Whether an event loop can: not for a file, not for /dev/null, and for nothing on Windows."""
+    mode = os.fstat(file.fileno()).st_mode
+    return os.name == "posix" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or file.isatty())

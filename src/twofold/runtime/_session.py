@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec.structs import replace
 
 from twofold.exceptions import ConnectionLost, Malformed, RequestError, TwofoldError
 from twofold.fold import SETUP, Transcript, replay
@@ -401,25 +402,16 @@ class Session:
         for option in self.state.config_options:
             match option:
                 case v2.SessionConfigSelect() if option.config_id == config_id:
-                    if type_ != "id" or value not in _values(option):
+                    if type_ != "id" or not isinstance(value, str) or value not in _values(option):
                         raise Malformed("$.params.value", expected="a value that was offered", found="another one")
-                    return v2.read_update(
-                        {
-                            "sessionUpdate": "config_option_update",
-                            "configOptions": [{**to_json(option), "currentValue": value}],
-                        }
-                    ).config_options[0]  # type: ignore[union-attr]
+                    return replace(option, current_value=value)
                 case v2.SessionConfigBoolean() if option.config_id == config_id:
                     if type_ != "boolean" or not isinstance(value, bool):
                         raise Malformed("$.params.value", expected="a boolean", found="something else")
-                    return v2.SessionConfigBoolean(**{**_fields(option), "current_value": value})
+                    return replace(option, current_value=value)
                 case _:
                     continue
         raise Malformed("$.params.configId", expected="an option that was offered", found="another one")
-
-
-def _fields(option: v2.SessionConfigBoolean) -> dict[str, Any]:
-    return {name: getattr(option, name) for name in option.__struct_fields__}
 
 
 def _values(option: v2.SessionConfigSelect) -> set[str]:

@@ -6,7 +6,7 @@ An agent and a client each see the other as a :class:`Side`. What a side is aske
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from msgspec import UNSET, Raw, UnsetType
 
@@ -162,7 +162,10 @@ class Remote:
 class Inbound:
     """Tells a side what comes over a connection that speaks v2."""
 
-    codec: Final[Codec[Any, Any] | None] = v2.CODEC
+    @property
+    def codec(self) -> Codec[Any, Any] | None:
+        """What reads updates: v2's."""
+        return v2.CODEC
 
     def __init__(
         self,
@@ -171,13 +174,10 @@ class Inbound:
         ended: Callable[[ConnectionLost], object],
         fault: Callable[[TwofoldError], object] | None = None,
     ) -> None:
+        self.update = side.update
         self._side = side
         self._ended = ended
         self._fault = fault
-
-    def update(self, params: Any, line: bytes | None) -> Awaitable[object] | None:
-        """Pass an update on."""
-        return self._side.update(params, line)
 
     def notification(self, method: str, params: Raw | UnsetType) -> Awaitable[object] | None:
         """Pass a notification on."""

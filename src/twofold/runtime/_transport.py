@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final, Protocol
 
 from twofold.exceptions import ConnectionLost, LineTooLong
 from twofold.jsonrpc import DEFAULT_LIMIT, LineSplitter
 
-__all__ = ["OUTGOING_LIMIT", "StreamTransport", "Transport", "Writer", "memory_pair"]
+__all__ = ["OUTGOING_LIMIT", "Reader", "StreamTransport", "Transport", "Writer", "memory_pair"]
 
 OUTGOING_LIMIT: Final = 1024 * 1024
 """Bytes that may wait to be taken by the other side before :meth:`Transport.drain` waits."""
@@ -41,6 +42,12 @@ class Transport(Protocol):
         ...
 
 
+class Reader(Protocol):
+    """What :class:`StreamTransport` needs of an :class:`asyncio.StreamReader`."""
+
+    async def read(self, n: int, /) -> bytes: ...
+
+
 class Writer(Protocol):
     """What :class:`StreamTransport` needs of an :class:`asyncio.StreamWriter`."""
 
@@ -56,23 +63,29 @@ class Writer(Protocol):
 
 
 class StreamTransport:
-    """Lines over a pair of asyncio streams; the bound on what waits is the writer's own."""
+    """Lines over a pair of asyncio streams; the bound on what waits is the writer's own.
+
+    ``let_go`` is called at the end of :meth:`close`: for what the streams themselves do not close.
+    """
 
     def __init__(
         self,
-        reader: asyncio.StreamReader,
+        reader: Reader,
         writer: Writer,
         *,
         name: str,
         line_limit: int = DEFAULT_LIMIT,
         close_timeout: float = 5.0,
+        let_go: Callable[[], object] | None = None,
     ) -> None:
         self.name = name
         self._reader = reader
         self._writer = writer
         self._splitter = LineSplitter(limit=line_limit)
         self._close_timeout = close_timeout
+        self._let_go = let_go
         self._unread = b""
+        self._ended = False  # by us: the other side may have more to say
 
     async def receive(self) -> Sequence[bytes | LineTooLong]:
         """Read until at least one line is whole; bytes after the last newline count as a line at the end of input."""
@@ -106,6 +119,7 @@ class StreamTransport:
 
     def end(self) -> None:
         """Say that nothing more is sent."""
+        self._ended = True
         self._writer.close()
 
     def send(self, message: bytes) -> None:
@@ -115,23 +129,28 @@ class StreamTransport:
 
     async def drain(self) -> None:
         """Wait while more than the bound is unsent."""
-        if self._writer.is_closing():
-            raise ConnectionLost(f"{self.name} is closed")
         try:
-            await self._writer.drain()
+            if not self._gone():
+                await self._writer.drain()
         except OSError as error:
             raise ConnectionLost(f"{self.name} does not take what is sent: {error.strerror or 'it is gone'}") from None
+        if self._gone():
+            raise ConnectionLost(f"{self.name} takes nothing more")
+
+    def _gone(self) -> bool:
+        return self._writer.is_closing() and not self._ended
 
     async def close(self) -> None:
         """Send what waits, for at most ``close_timeout`` seconds, and close."""
         self._writer.close()
-        try:
-            await asyncio.wait_for(self._writer.wait_closed(), self._close_timeout)
-        except TimeoutError:
-            if isinstance(self._writer, asyncio.StreamWriter):
-                self._writer.transport.abort()
-        except OSError:
-            pass
+        closed = asyncio.ensure_future(self._writer.wait_closed())
+        await asyncio.wait([closed], timeout=self._close_timeout)  # wait_for() would cancel the stream's own future
+        if not closed.done() and isinstance(self._writer, asyncio.StreamWriter):
+            self._writer.transport.abort()
+        with suppress(OSError):
+            await closed
+        if self._let_go is not None:
+            self._let_go()
 
 
 class _MemoryEnd:
@@ -168,14 +187,14 @@ class _MemoryEnd:
         if self._closed or other._closed:
             return
         other._queue.append(message)
-        other._size += len(message)
+        other._size += len(message) + 1  # as if a newline came with it: empty ones count, too
         other._came.set()
         if other._size > other._limit:
             other._room.clear()
 
     async def drain(self) -> None:
         other = self.other
-        while not other._room.is_set() and not other._closed:
+        while not (other._room.is_set() or other._closed or self._closed):
             await other._room.wait()
         if self._closed or other._closed:
             raise ConnectionLost(f"{self.name} is closed")
@@ -183,7 +202,8 @@ class _MemoryEnd:
     async def close(self) -> None:
         self._closed = True
         self._came.set()
-        self._room.set()
+        self._room.set()  # whoever waits to be read, on either side, waits no more
+        self.other._room.set()
         self.other._ended = True
         self.other._came.set()
 

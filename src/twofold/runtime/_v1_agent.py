@@ -30,8 +30,9 @@ from twofold.convert import Loss, Upgrader
 from twofold.exceptions import ConnectionLost, Malformed, RequestError, TwofoldError
 from twofold.jsonrpc import CANCELLED, dumps, loads
 from twofold.runtime._connection import Connection, Handler, Incoming, method_not_found, wire_error
+from twofold.runtime._json import objects, part
 from twofold.runtime._side import Call, Remote, Side, ask
-from twofold.wire import Codec, decode, to_json, v1, v2
+from twofold.wire import Codec, decode, is_object, to_json, v1, v2
 
 __all__ = ["MODE", "V1Agent"]
 
@@ -93,10 +94,9 @@ class V1Agent:
         self._number = 0
         self.tell_of_end = False
         """Whether a turn that the agent's end cut short is told as ended, with an error. (Else who asked knows.)"""
-        capabilities = initialized.get("agentCapabilities") or {}
-        self._loads = capabilities.get("loadSession") is True
-        session = capabilities.get("sessionCapabilities") or {}
-        self._can = {name for name in ("list", "delete", "resume", "close") if isinstance(session.get(name), dict)}
+        self._loads = part(initialized, "agentCapabilities").get("loadSession") is True
+        session = part(initialized, "agentCapabilities", "sessionCapabilities")
+        self._can = {name for name in ("list", "delete", "resume", "close") if is_object(session.get(name))}
 
     # What the client asks
 
@@ -163,7 +163,7 @@ class V1Agent:
                     call.respond(result)
                 else:
                     members = None if result is None else loads(bytes(result))
-                    call.respond(translate(members if isinstance(members, dict) else {}))
+                    call.respond(translate(members if is_object(members) else {}))
             except Exception as problem:
                 call.fail(problem)
             if after is not None:
@@ -197,7 +197,7 @@ class V1Agent:
                 options.insert(0, session.mode)
         if options:
             members["configOptions"] = options
-        if isinstance(result.get("_meta"), dict):
+        if is_object(result.get("_meta")):
             members["_meta"] = result["_meta"]
         return members
 
@@ -207,7 +207,7 @@ class V1Agent:
         if not isinstance(session_id, str):
             raise Malformed("$.params.sessionId", expected="a string", found="something else")
         cursor = params.pop("replayFrom", None)
-        if cursor is not None and (not isinstance(cursor, dict) or cursor.get("type") != "start"):
+        if cursor is not None and (not is_object(cursor) or cursor.get("type") != "start"):
             raise Malformed("$.params.replayFrom.type", expected='"start"', found="another cursor")
         if cursor is not None and not self._loads:
             raise Malformed("$.params.replayFrom", expected="nothing: the agent cannot replay", found="a cursor")
@@ -388,7 +388,7 @@ class V1Agent:
         session_id, tool_call = params.get("sessionId"), params.get("toolCall")
         if not isinstance(session_id, str):
             raise Malformed("$.params.sessionId", expected="a string", found="something else")
-        if not isinstance(tool_call, dict):
+        if not is_object(tool_call):
             raise Malformed("$.params.toolCall", expected="an object", found="something else")
         session = self._sessions.setdefault(session_id, _Session())
         session.up.permission_requested()
@@ -406,7 +406,7 @@ class V1Agent:
             "subject": {"type": "tool_call", "toolCall": subject},
             "options": params.get("options"),
         }
-        if isinstance(params.get("_meta"), dict):
+        if is_object(params.get("_meta")):
             request["_meta"] = params["_meta"]
 
         def then(result: Raw | None, error: TwofoldError | None) -> None:
@@ -477,15 +477,14 @@ def _settling(call: Call) -> Callable[[Raw | None, TwofoldError | None], object]
 
 def _setup(value: Any) -> dict[str, Any]:
     """In v1 there is always a list of MCP servers, and one over stdio has no type."""
-    if not isinstance(value, dict):
+    if not is_object(value):
         raise Malformed("$.params", expected="an object", found="an array")
     servers: list[Any] = []
-    for server in value.get("mcpServers") or ():
-        if isinstance(server, dict) and server.get("type") == "stdio":
-            server = {"args": [], "env": [], **{name: held for name, held in server.items() if name != "type"}}
-        elif isinstance(server, dict) and server.get("type") == "http":
-            server = {"headers": [], **server}
-        servers.append(server)
+    for server in objects(value.get("mcpServers")):
+        if server.get("type") == "stdio":
+            servers.append({"args": [], "env": [], **{name: held for name, held in server.items() if name != "type"}})
+        else:
+            servers.append({"headers": [], **server})
     return {**value, "mcpServers": servers}
 
 
@@ -496,7 +495,7 @@ def _mode_option(modes: Any) -> dict[str, Any] | None:
             values = [
                 {"value": mode.get("id"), **{name: mode[name] for name in ("name", "description") if name in mode}}
                 for mode in available
-                if isinstance(mode, dict)
+                if is_object(mode)
             ]
             option = {
                 "type": "select",

@@ -32,7 +32,7 @@ from twofold.jsonrpc import loads
 from twofold.runtime._connection import Connection, Handler, Incoming, method_not_found
 from twofold.runtime._side import Call, Remote, Side, ask
 from twofold.runtime._turns import Turns
-from twofold.wire import Codec, decode, to_json, v1, v2
+from twofold.wire import Codec, decode, is_array, is_object, to_json, v1, v2
 
 __all__ = ["V1Client", "v1_prompt_answer"]
 
@@ -212,7 +212,7 @@ class V1Client:
                 "currentModeId": view.mode.current_value,
                 "availableModes": [{"id": one.value, "name": one.name} | _described(one) for one in _values(view.mode)],
             }
-        if isinstance(result.get("_meta"), dict):
+        if is_object(result.get("_meta")):
             members["_meta"] = result["_meta"]
         return members
 
@@ -382,7 +382,7 @@ class V1Client:
             view.own.add(update.message_id)
         if update.message_id not in view.own:
             return False
-        return not any(isinstance(one.meta, dict) and SUPERSEDES in one.meta for one in _chunks(result))
+        return not any(is_object(one.meta) and SUPERSEDES in one.meta for one in _chunks(result))
 
     def _flush(self, session_id: str) -> None:
         view = self._views.get(session_id)
@@ -436,7 +436,7 @@ class V1Client:
             "toolCall": tool_call,
             "options": [to_json(option) for option in request.options],
         }
-        if isinstance(request.meta, dict):
+        if is_object(request.meta):
             params["_meta"] = request.meta
         asked = Call(call.method, params, lambda result, error: call.fail(error) if error else call.respond(result))
         call.on_withdrawn = asked.withdraw
@@ -524,7 +524,7 @@ def _chunks(result: Downgraded) -> list[v1.ContentChunk]:
 
 
 def _object(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
+    if not is_object(value):
         raise Malformed("$.params", expected="an object", found="an array")
     return value
 
@@ -533,10 +533,9 @@ def _setup(value: Any) -> dict[str, Any]:
     """In v1 an MCP server over stdio has no type."""
     params = _object(value)
     servers = params.get("mcpServers")
-    if isinstance(servers, list):
+    if is_array(servers):
         params["mcpServers"] = [
-            {"type": "stdio", **server} if isinstance(server, dict) and "type" not in server else server
-            for server in servers
+            {"type": "stdio", **server} if is_object(server) and "type" not in server else server for server in servers
         ]
     return params
 

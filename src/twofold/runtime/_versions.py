@@ -29,10 +29,12 @@ error, to a request for 1               gives up
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any, Final
 
 from twofold.exceptions import RequestError
+from twofold.runtime._json import objects, part
+from twofold.wire import is_array, is_object
 
 __all__ = [
     "UNSUPPORTED",
@@ -59,100 +61,102 @@ def choose(asked: int, offered: Collection[int]) -> int:
 
 def supports(capabilities: Any, *path: str) -> bool:
     """Whether v2 capabilities have the marker at ``path``: an object there, ``{}`` included."""
-    for name in path:
-        capabilities = capabilities.get(name) if isinstance(capabilities, dict) else None
-    return isinstance(capabilities, dict)
+    *outer, name = path
+    return is_object(part(capabilities, *outer).get(name))
 
 
 def downgrade_initialized(result: dict[str, Any]) -> dict[str, Any]:
     """Say a v2 agent's answer to ``initialize`` in v1's words."""
-    capabilities = result.get("capabilities") or {}
-    session = capabilities.get("session") or {}
-    prompt, mcp = session.get("prompt"), session.get("mcp")
-    markers = {
-        name: session[name] for name in ("delete", "additionalDirectories") if isinstance(session.get(name), dict)
+    session = part(result, "capabilities", "session")
+    prompt = part(session, "prompt")
+    markers = {name: session[name] for name in ("delete", "additionalDirectories") if is_object(session.get(name))}
+    methods = [_method_to_v1(method) for method in objects(result.get("authMethods"))]
+    capabilities: dict[str, Any] = {
+        "loadSession": True,
+        "promptCapabilities": {name: supports(prompt, name) for name in ("image", "audio", "embeddedContext")},
+        "mcpCapabilities": {"http": supports(session, "mcp", "http"), "sse": False},
+        "sessionCapabilities": {"list": {}, "resume": {}, "close": {}, **markers},
+        **({"auth": {"logout": {}}} if methods else {}),
+        **_meta(part(result, "capabilities")),
     }
-    methods = [_method_to_v1(method) for method in result.get("authMethods") or ()]
-    answer: dict[str, Any] = {
+    return {
         "protocolVersion": 1,
         "agentInfo": result.get("info"),
-        "agentCapabilities": {
-            "loadSession": True,
-            "promptCapabilities": {name: supports(prompt, name) for name in ("image", "audio", "embeddedContext")},
-            "mcpCapabilities": {"http": supports(mcp, "http"), "sse": False},
-            "sessionCapabilities": {"list": {}, "resume": {}, "close": {}, **markers},
-            **({"auth": {"logout": {}}} if methods else {}),
-        },
+        "agentCapabilities": capabilities,
         "authMethods": [method for method in methods if method is not None],
+        **_meta(result),
     }
-    if isinstance(capabilities.get("_meta"), dict):
-        answer["agentCapabilities"]["_meta"] = capabilities["_meta"]
-    if isinstance(result.get("_meta"), dict):
-        answer["_meta"] = result["_meta"]
-    return answer
 
 
 def upgrade_initialized(result: dict[str, Any], *, name: str) -> dict[str, Any]:
     """Say a v1 agent's answer to ``initialize`` in v2's words; ``name`` is that of an agent that does not say it."""
-    held = result.get("agentCapabilities") or {}
-    v1_session = held.get("sessionCapabilities") or {}
-    prompt, mcp = held.get("promptCapabilities") or {}, held.get("mcpCapabilities") or {}
+    held = part(result, "agentCapabilities")
+    v1_session = part(held, "sessionCapabilities")
+    prompt = part(held, "promptCapabilities")
+    http: dict[str, Any] = {"http": {}} if part(held, "mcpCapabilities").get("http") is True else {}
     session: dict[str, Any] = {
-        "prompt": {name: {} for name in ("image", "audio", "embeddedContext") if prompt.get(name) is True},
-        "mcp": {"stdio": {}, **({"http": {}} if mcp.get("http") is True else {})},
+        "prompt": {kind: {} for kind in ("image", "audio", "embeddedContext") if prompt.get(kind) is True},
+        "mcp": {"stdio": {}, **http},
     }
     for marker in ("delete", "additionalDirectories"):
-        if isinstance(v1_session.get(marker), dict):
+        if is_object(v1_session.get(marker)):
             session[marker] = v1_session[marker]
-    info = result.get("agentInfo")
-    if not isinstance(info, dict) or not isinstance(info.get("name"), str) or not isinstance(info.get("version"), str):
-        info = {"name": name, "version": "unknown"}
-    answer: dict[str, Any] = {"protocolVersion": 2, "info": info, "capabilities": {"session": session}}
-    if isinstance(held.get("_meta"), dict):
-        answer["capabilities"]["_meta"] = held["_meta"]
-    methods = [_method_to_v2(method) for method in result.get("authMethods") or () if isinstance(method, dict)]
+    answer: dict[str, Any] = {
+        "protocolVersion": 2,
+        "info": _info(result.get("agentInfo"), name),
+        "capabilities": {"session": session, **_meta(held)},
+        **_meta(result),
+    }
+    methods = [
+        _method_to_v2(method)
+        for method in objects(result.get("authMethods"))
+        if isinstance(method.get("id"), str) and isinstance(method.get("name"), str)
+    ]
     if methods:
         answer["authMethods"] = methods
-    if isinstance(result.get("_meta"), dict):
-        answer["_meta"] = result["_meta"]
     return answer
 
 
 def upgrade_initialize(params: dict[str, Any]) -> dict[str, Any]:
-    """Say a v1 client's ``initialize`` in v2's words. Its file system and terminals have none: they are not offered."""
-    held = params.get("clientCapabilities") or {}
-    capabilities: dict[str, Any] = {
-        name: held[name] for name in ("elicitation", "_meta") if isinstance(held.get(name), dict)
-    }
-    auth = held.get("auth") or {}
-    if auth.get("terminal") is True or isinstance(auth.get("terminal"), dict):
+    """Say a v1 client's ``initialize`` in v2's words. Its files and terminals have none: they are not offered."""
+    held = part(params, "clientCapabilities")
+    capabilities: dict[str, Any] = _meta(held)
+    if is_object(held.get("elicitation")):
+        capabilities["elicitation"] = held["elicitation"]
+    terminal = part(held, "auth").get("terminal")
+    if terminal is True or is_object(terminal):
         capabilities["auth"] = {"terminal": {}}
-    info = params.get("clientInfo")
-    if not isinstance(info, dict) or not isinstance(info.get("name"), str) or not isinstance(info.get("version"), str):
-        info = {"name": "unknown", "version": "unknown"}
-    upgraded: dict[str, Any] = {"protocolVersion": 2, "info": info, "capabilities": capabilities}
-    if isinstance(params.get("_meta"), dict):
-        upgraded["_meta"] = params["_meta"]
-    return upgraded
+    info = _info(params.get("clientInfo"), "unknown")
+    return {"protocolVersion": 2, "info": info, "capabilities": capabilities, **_meta(params)}
 
 
 def downgrade_initialize(params: dict[str, Any]) -> dict[str, Any]:
-    """Say a v2 client's ``initialize`` in v1's words. It has no file system and no terminals for the agent."""
-    held = params.get("capabilities") or {}
+    """Say a v2 client's ``initialize`` in v1's words. It has no files and no terminals for the agent."""
+    held = part(params, "capabilities")
     capabilities: dict[str, Any] = {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False}
-    for name in ("elicitation", "_meta"):
-        if isinstance(held.get(name), dict):
-            capabilities[name] = held[name]
+    capabilities |= _meta(held)
+    if is_object(held.get("elicitation")):
+        capabilities["elicitation"] = held["elicitation"]
     if supports(held, "auth", "terminal"):
         capabilities["auth"] = {"terminal": True}
-    downgraded: dict[str, Any] = {
+    return {
         "protocolVersion": 1,
         "clientInfo": params.get("info"),
         "clientCapabilities": capabilities,
+        **_meta(params),
     }
-    if isinstance(params.get("_meta"), dict):
-        downgraded["_meta"] = params["_meta"]
-    return downgraded
+
+
+def _meta(of: dict[str, Any]) -> dict[str, Any]:
+    return {"_meta": of["_meta"]} if is_object(of.get("_meta")) else {}
+
+
+def _info(info: Any, name: str) -> dict[str, Any]:
+    """Give what v2 requires of an implementation, also of one that v1 did not ask to say it."""
+    if not is_object(info) or not isinstance(info.get("name"), str) or not isinstance(info.get("version"), str):
+        return {"name": name, "version": "unknown"}
+    right = {"title": isinstance(info.get("title"), str), "_meta": is_object(info.get("_meta"))}
+    return {key: value for key, value in info.items() if right.get(key, True)}
 
 
 def _method_to_v1(method: dict[str, Any]) -> dict[str, Any] | None:
@@ -163,18 +167,18 @@ def _method_to_v1(method: dict[str, Any]) -> dict[str, Any] | None:
     if kind == "agent":
         return members
     if kind == "terminal":
-        env: Sequence[dict[str, Any]] = members.get("env") or ()
-        if env:
-            members["env"] = {one.get("name"): one.get("value") for one in env}
+        if is_array(members.get("env")):
+            members["env"] = {one.get("name"): one.get("value") for one in objects(members["env"])}
         return {"type": "terminal", **members}
     return None
 
 
 def _method_to_v2(method: dict[str, Any]) -> dict[str, Any]:
     members = dict(method)
-    kind = members.pop("type", None) or "agent"
+    kind = members.pop("type", None)
+    kind = kind if isinstance(kind, str) else "agent"
     members["methodId"] = members.pop("id", None)
     env = members.get("env")
-    if kind == "terminal" and isinstance(env, dict):
+    if kind == "terminal" and is_object(env):
         members["env"] = [{"name": name, "value": value} for name, value in env.items()]
     return {"type": kind, **members}

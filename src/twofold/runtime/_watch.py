@@ -15,6 +15,9 @@ __all__ = ["LIMIT", "Feed", "Watch"]
 LIMIT: Final = 1024
 """Changes that may wait for one watcher before the session's connection is read no further."""
 
+_HALF: Final = LIMIT // 2
+"""Changes that may still wait when it is read again."""
+
 BEYOND: Final = 64 * LIMIT
 """Changes that may wait while an answer is awaited, which the reader must go on for."""
 
@@ -75,13 +78,14 @@ class Feed:
             finally:
                 self._waiter = None
         change = self.changes.popleft()
-        if len(self.changes) == LIMIT // 2:
+        if len(self.changes) == _HALF:
             self._taken()
         return change
 
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        waiter, self._waiter = self._waiter, None  # once: what follows before it runs finds nobody to wake
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
 
 
 class Watch:
@@ -100,7 +104,7 @@ class Watch:
 
     async def __anext__(self) -> Change:
         changes = self._feed.changes
-        if 0 < len(changes) <= LIMIT // 2:
+        if 0 < len(changes) <= _HALF:
             return changes.popleft()
         return await self._feed.next()
 

@@ -43,9 +43,7 @@ class Recorder:
 async def talk(recording: Recording, cwd: str, command: list[str]) -> int | None:
     recorder: Any = Recorder(recording)  # the SDK's Client protocol names every method there is
     answer = recording.answer
-    async with spawn_agent_process(
-        recorder, *command, transport_kwargs={"stderr": None}, use_unstable_protocol=True
-    ) as (agent, process):
+    async with spawn_agent_process(recorder, *command, transport_kwargs={"stderr": None}) as (agent, process):
         initialized = await answer(
             "initialize",
             agent.initialize(

@@ -87,8 +87,8 @@ const app = agent({ name: "scripted" })
   }))
   .onRequest(methods.agent.session.new, ({ params, client }) => {
     const sessionId = randomUUID();
-    const session = { sessionId, cwd: params.cwd, client, history: [], work: Promise.resolve(), stop: new AbortController() };
-    sessions.set(sessionId, session);
+    const [history, work, stop] = [[], Promise.resolve(), new AbortController()];
+    sessions.set(sessionId, { sessionId, cwd: params.cwd, client, history, work, stop });
     return { sessionId };
   })
   .onRequest(methods.agent.session.prompt, ({ params }) => {

@@ -1,4 +1,5 @@
-// What both clients need beside the SDK: the command line, the agent's process, and the record of what the SDK hands over.
+// What the scripts share beside the SDK: the command line of a client, its agent's process, and the record of what the SDK
+// hands over.
 
 import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
