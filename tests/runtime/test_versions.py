@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.runtime.talk import V1_AGENT, V2_AGENT, Json, Talk, beside, run, served
@@ -181,7 +181,7 @@ def test_an_agent_of_version_1_alone_understands_who_a_version_2_client_is() -> 
             connection = AgentConnection(one, theirs)
             serving = asyncio.create_task(connection.serve())
             talk = Talk(ours)
-            capabilities = {"auth": {"terminal": {}}}
+            capabilities: Json = {"auth": {"terminal": {}}}
             assert (await talk.initialize(2, capabilities=capabilities))["protocolVersion"] == 1
             heard.extend([connection.client_info.name, connection.client_capabilities])
             await ours.close()
@@ -318,7 +318,7 @@ def test_an_agent_that_is_gone_before_it_answers_is_a_lost_connection() -> None:
 def test_an_agent_that_never_answers_is_given_up_in_time() -> None:
     async def main() -> None:
         ours, _theirs = memory_pair()
-        with pytest.raises(HandshakeFailed, match="within 0.05 seconds"):
+        with pytest.raises(HandshakeFailed, match=r"within 0\.05 seconds"):
             async with connect(ours, start_timeout=0.05):
                 raise AssertionError("there is no agent")
 
@@ -466,11 +466,21 @@ def test_an_agent_that_can_nothing_more_says_no_more() -> None:
 
 
 def test_markers_are_objects() -> None:
-    for marker, has in [({}, True), ({"x": 1}, True), (None, False), (True, False), ([], False), ("yes", False)]:
+    markers: list[tuple[Json, bool]] = [
+        ({}, True),
+        ({"x": 1}, True),
+        (None, False),
+        (True, False),
+        ([], False),
+        ("yes", False),
+    ]
+    for marker, has in markers:
         assert supports({"session": {"delete": marker}}, "session", "delete") is has
     assert not supports(None, "session")
     assert not supports({"session": []}, "session", "delete")
 
+
+few = settings(max_examples=40)
 
 some = st.one_of(st.none(), st.booleans(), st.integers(0, 2), st.text(max_size=2), st.just([]), st.just({}))
 words = st.text(max_size=3)
@@ -488,7 +498,7 @@ def whole(optional: dict[str, st.SearchStrategy[Any]], **fields: st.SearchStrate
 infos = whole({"title": st.one_of(st.none(), words), "_meta": meta}, name=words, version=words)
 described = {"description": st.one_of(st.none(), words), "_meta": meta}
 variables = st.dictionaries(words, words, max_size=2)
-marker = st.one_of(st.none(), st.just({}))
+marker: st.SearchStrategy[Json] = st.one_of(st.none(), st.just({}))
 v1_methods = st.one_of(
     whole(described, id=words, name=words),
     whole(
@@ -578,6 +588,7 @@ v2_questions = whole(
 )
 
 
+@few
 @given(v1_answers)
 def test_a_version_1_answer_becomes_a_valid_version_2_answer(answer: Json) -> None:
     assert not faults(1, "InitializeResponse", answer)
@@ -586,12 +597,14 @@ def test_a_version_1_answer_becomes_a_valid_version_2_answer(answer: Json) -> No
     assert (upgraded.get("_meta") or None) == (answer.get("_meta") or None)
 
 
+@few
 @given(v2_answers)
 def test_a_version_2_answer_becomes_a_valid_version_1_answer(answer: Json) -> None:
     assert not faults(2, "InitializeResponse", answer)
     assert not faults(1, "InitializeResponse", downgrade_initialized(answer))
 
 
+@few
 @given(v1_questions)
 def test_a_version_1_question_becomes_a_valid_version_2_question(question: Json) -> None:
     assert not faults(1, "InitializeRequest", question)
@@ -600,6 +613,7 @@ def test_a_version_1_question_becomes_a_valid_version_2_question(question: Json)
     assert not {"fs", "terminal"} & upgraded["capabilities"].keys(), "they are not offered"
 
 
+@few
 @given(v2_questions)
 def test_a_version_2_question_becomes_a_valid_version_1_question(question: Json) -> None:
     assert not faults(2, "InitializeRequest", question)
@@ -609,9 +623,11 @@ def test_a_version_2_question_becomes_a_valid_version_1_question(question: Json)
     assert downgraded["clientCapabilities"]["terminal"] is False
 
 
+@few
 @given(st.dictionaries(st.sampled_from(["clientInfo", "clientCapabilities", "_meta", "info"]), some, max_size=3))
 def test_what_a_version_1_client_says_wrong_beside_its_version_counts_as_not_said(question: Json) -> None:
-    for auth in (None, [], "x", {"terminal": 1}):
+    wrong: list[Json] = [None, [], "x", {"terminal": 1}]
+    for auth in wrong:
         question = {"protocolVersion": 1, "clientCapabilities": {"auth": auth}, **question}
         assert not faults(2, "InitializeRequest", upgrade_initialize(question))
 
@@ -633,7 +649,12 @@ def test_a_client_in_this_process_agrees_on_every_version_that_both_have() -> No
 
 def test_the_client_says_who_it_is_in_the_words_of_the_version_it_asks_for() -> None:
     async def main(version: int, initialized: Json) -> Json:
-        options = {"name": "n", "version": "9", "title": "N", "capabilities": {"auth": {"terminal": {}}}}
+        options: dict[str, Any] = {
+            "name": "n",
+            "version": "9",
+            "title": "N",
+            "capabilities": {"auth": {"terminal": {}}},
+        }
         async with beside(initialized, versions=(version,), **options) as (_, talk):
             return talk.lines[0]["params"]
 

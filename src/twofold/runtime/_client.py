@@ -48,6 +48,7 @@ class PermissionRequest:
         self.subject = request.subject if request.subject is not UNSET else None
         self.options = request.options
         self._call = call
+        self._deciding: asyncio.Task[None] | None = None  # the handler's task, if a handler was given
 
     @property
     def answered(self) -> bool:
@@ -190,7 +191,7 @@ class ClientSession:
         """Ask the agent to stop: the turn ends with ``cancelled``, and so do open permission requests."""
         self._client._agent.notify("session/cancel", {"sessionId": self.session_id})
         for request in list(self._asking):
-            request.answer(None)
+            self._client._settle(request)
         await self._client._agent.drain()
 
     def watch(self) -> Watch:
@@ -211,7 +212,7 @@ class ClientSession:
     async def close(self) -> None:
         """Close the session: what runs is cancelled. It may be resumed later, if the agent keeps it."""
         for request in list(self._asking):
-            request.answer(None)
+            self._client._settle(request)
         try:
             await self._client.request("session/close", {"sessionId": self.session_id})
         except RequestError as error:
@@ -553,17 +554,15 @@ class Client:
             call.on_withdrawn = lambda: self._settle(asked)
             self.permissions.put_nowait(asked)
             return
-        task = self._start(self._decide(asked, self._on_permission))
-
-        def withdrawn() -> None:
-            self._settle(asked)
-            task.cancel()
-
-        call.on_withdrawn = withdrawn
+        asked._deciding = self._start(self._decide(asked, self._on_permission))
+        call.on_withdrawn = lambda: self._settle(asked)
 
     def _settle(self, asked: PermissionRequest) -> None:
+        """See to it that a request is answered, and that nobody works on the answer any more."""
         if not asked.answered:
             asked.answer(None)
+        if asked._deciding is not None and asked._deciding is not asyncio.current_task():
+            asked._deciding.cancel()
         if asked in asked.session._asking:
             asked.session._asking.remove(asked)
 

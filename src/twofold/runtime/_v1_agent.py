@@ -134,8 +134,9 @@ class V1Agent:
         """Tell the agent what is called the same in v1."""
         if method == "session/cancel":
             raw = params if isinstance(params, Raw) else Raw(dumps(params))
-            self._cancel(decode(v2.SessionRequest, raw).session_id)
-            self._connection.notify(method, params)
+            session_id = decode(v2.SessionRequest, raw).session_id
+            self._connection.notify(method, params)  # first: an agent may take a cancelled permission for a refusal
+            self._cancel(session_id)
         elif method.startswith("_"):
             self._connection.notify(method, params)
 
