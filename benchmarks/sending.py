@@ -20,8 +20,8 @@ from benchmarks.measure import Costs, Goal, Row, Size
 __all__ = ["Sending"]
 
 RATE: Final = 200
-TURN: Final = 100  # chunks: half a second, long beside a turn's beginning and short beside the drift
-TURNS: Final = 6
+TURN: Final = 20  # chunks: a tenth of a second, long beside the beginning of a turn and short beside the drift
+TURNS: Final = 20
 
 ROOT: Final = Path(__file__).parent.parent
 
@@ -40,7 +40,7 @@ class Sending:
 
     def rounds(self, _rows: Sequence[Row], size: Size, /) -> Sequence[Costs]:
         """Give percentiles in milliseconds."""
-        return [self._round(TURNS if size.processes > 1 else 2) for _ in range(size.processes)]
+        return [self._round(TURNS if size.processes > 1 else 10) for _ in range(size.processes)]
 
     def _round(self, turns: int) -> Costs:
         with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:

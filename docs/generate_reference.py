@@ -222,8 +222,8 @@ def _members(module: str, cls: Any, node: Any) -> dict[str, str]:
             case _:
                 pass
     functions = _functions(node)
-    if "__init__" in functions:
-        found |= _attributes(functions["__init__"])
+    if "__init__" in functions:  # what the class says of an attribute counts
+        found |= {name: held for name, held in _attributes(functions["__init__"]).items() if name not in found}
     for name, function in functions.items():
         head = _signature(name, function, width=10_000)
         if any(ast.unparse(mark) == "property" for mark in function.decorator_list):
@@ -275,6 +275,8 @@ def _signature(start: str, node: Function, types: dict[str, str] | None = None, 
         for argument, default in [*zip(plain, defaults, strict=True), *star, *keywords]
         if argument.arg not in ("self", "cls")
     ]
+    if node.args.kwarg:
+        words.append(f"**{ast.unparse(node.args.kwarg)}")
     returns = f" -> {ast.unparse(node.returns)}" if node.returns and node.name != "__init__" else ""
     if "asynccontextmanager" in map(ast.unparse, node.decorator_list):  # for those who call it
         returns = re.sub(r"AsyncGenerator\[(.*), None\]", r"AbstractAsyncContextManager[\1]", returns)
@@ -321,9 +323,19 @@ def _markdown(doc: str | None, module: str) -> str:
             blocks.append(f"```text\n{textwrap.dedent(block)}\n```")
             continue
         literal = block.endswith("::")
+        if re.fullmatch(f"(?:{_TERM.pattern})+", block):
+            block = _TERM.sub(_item, block)
         words = re.sub(r":\w+:`~?([^`]+)`", lambda match: _link(match.group(1), module), block.replace("``", "`"))
         blocks.append(re.sub("::$", "" if block == "::" else ":", words))
     return "\n\n".join(block for block in blocks if block)
+
+
+_TERM: Final = re.compile(r"(\S.*)\n((?:    .*(?:\n|\Z))+)")
+"""A term at the margin, and what is said of it below, indented."""
+
+
+def _item(match: re.Match[str]) -> str:
+    return f"- **{match[1].strip()}**\n{textwrap.indent(textwrap.dedent(match[2]), '  ')}"
 
 
 def _link(target: str, module: str) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import groupby
+from itertools import groupby, islice
 from types import TracebackType
 from typing import Final, Self, TypeAlias
 
@@ -40,17 +40,26 @@ class _Job:
         self.loop = loop
         self.future: asyncio.Future[Appended] = loop.create_future()
 
-    def answer(self, result: Appended | BaseException) -> None:
-        def set_result() -> None:
-            if self.future.done():
-                return
-            if isinstance(result, BaseException):
-                self.future.set_exception(result)
-            else:
-                self.future.set_result(result)
+    def settle(self, result: Appended | BaseException) -> None:
+        """Give the result to whoever waits; called in the loop."""
+        if self.future.done():
+            return
+        if isinstance(result, BaseException):
+            self.future.set_exception(result)
+        else:
+            self.future.set_result(result)
+
+
+def _answer(answers: Sequence[tuple[_Job, Appended | BaseException]]) -> None:
+    """Give results to those who wait, waking each loop once for as many as come together."""
+    for loop, group in groupby(answers, key=lambda answer: answer[0].loop):
+
+        def settle(together: Sequence[tuple[_Job, Appended | BaseException]] = tuple(group)) -> None:
+            for job, result in together:
+                job.settle(result)
 
         with suppress(RuntimeError):  # the loop was closed: nobody waits any more
-            self.loop.call_soon_threadsafe(set_result)
+            loop.call_soon_threadsafe(settle)
 
 
 class AsyncJournal:
@@ -141,22 +150,23 @@ class AsyncJournal:
             together = self._done(writer, run)
         except (Malformed, ParseError) as error:
             if len(run) == 1:
-                run[0].answer(error)
+                _answer([(run[0], error)])
             else:
                 for job in run:
                     self._commit(writer, [job])
             return
         except BaseException as error:
-            for job in run:
-                job.answer(error)
+            _answer([(job, error) for job in run])
             return
         if run[0].act is not None:
-            run[0].answer(together)
+            _answer([(run[0], together)])
             return
-        places = list(together.positions)
+        places = iter(together.positions)
+        answers: list[tuple[_Job, Appended | BaseException]] = []
         for job in run:
-            mine, places = places[: len(job.raws)], places[len(job.raws) :]
-            job.answer(Appended(mine[-1] if mine else together.position, together.erasure, tuple(mine)))
+            mine = tuple(islice(places, len(job.raws)))
+            answers.append((job, Appended(mine[-1] if mine else together.position, together.erasure, mine)))
+        _answer(answers)
 
     def _done(self, writer: Writer, run: list[_Job]) -> Appended:
         act = run[0].act

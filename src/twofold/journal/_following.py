@@ -27,6 +27,10 @@ class Following:
         self.position = 0
         """The position of the last record folded."""
 
+    def stored(self) -> int:
+        """Give the position of the last record that is stored now. Blocks."""
+        return self._journal.position(self._session)
+
     async def __aiter__(self) -> AsyncGenerator[Change, None]:
         """Give each change, without end."""
         revision = self._revision

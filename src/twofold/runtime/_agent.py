@@ -51,8 +51,11 @@ class Agent:
     """
 
     name: str = "agent"
+    """What the agent is called, for programs."""
     version: str = "0"
+    """Its own version."""
     title: str | None = None
+    """What it is called, for people."""
     prompt_content: Collection[str] = ()
     """Kinds of content that prompts may have beside text and links: ``image``, ``audio``, ``embeddedContext``."""
     mcp_transports: Collection[str] = ()
@@ -78,6 +81,7 @@ class Agent:
         self.version = self.version if version is None else version
         self.title = self.title if title is None else title
         self.versions = tuple(sorted(versions))
+        """The protocol versions that it offers."""
         self._prompt = prompt
         self._journal_name = journal
         self._journal: AsyncJournal | None = None

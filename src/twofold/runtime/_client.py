@@ -39,7 +39,11 @@ _HELD: Final = 10_000
 
 
 class PermissionRequest:
-    """The agent asks for a permission. Answer it once, with one of ``options`` or ``None`` for none of them."""
+    """The agent asks for a permission. Answer it once, with one of ``options`` or ``None`` for none of them.
+
+    ``title`` and ``description`` are the agent's words for the user; ``subject`` says what it is for: a tool call, a
+    command, something that is not known here, or ``None``.
+    """
 
     def __init__(self, session: ClientSession, request: v2.RequestPermissionRequest, call: Call) -> None:
         self.session = session

@@ -115,12 +115,15 @@ class ProcessTransport:
         await asyncio.shield(self._ending)
 
     async def _end(self) -> None:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._grace
         await self._stream.close()
         for number in (None, signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
             if number is not None:
                 self._signal(number)
+                until = loop.time() + self._grace
             with suppress(TimeoutError):  # also while what it started holds its output open: then the status is there
-                await asyncio.wait_for(self.process.wait(), self._grace)
+                await asyncio.wait_for(self.process.wait(), max(0.0, until - loop.time()))
             if self.process.returncode is not None:
                 break
         await self._end_group()

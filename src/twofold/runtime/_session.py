@@ -69,7 +69,9 @@ class Session:
     def __init__(self, agent: Agent, session_id: str, cwd: str) -> None:
         self.session_id = session_id
         self.cwd = cwd
+        """The folder that the session is about, an absolute path. It need not exist."""
         self.additional_directories: Sequence[str] = ()
+        """Further folders that it may work in."""
         self.mcp_servers: Sequence[dict[str, Any]] = ()
         """As the client sent them. Never stored (J-8)."""
         self.state = Transcript(session_id)
@@ -79,6 +81,7 @@ class Session:
         self._writer: Writer | None = None
         self._clients: list[Side] = []
         self._order = asyncio.Lock()  # held while a replay is sent: live updates wait
+        self._sending = asyncio.Lock()  # held until what was sent is below the bounds: however many send, one goes over
         self._queue: deque[_Queued] = deque()
         self._loop: asyncio.Task[None] | None = None  # the turns, one after another
         self._work: asyncio.Task[Any] | None = None  # the author's handler of the turn
@@ -162,19 +165,20 @@ class Session:
 
         Raises :class:`~twofold.exceptions.Malformed` for an update that cannot be folded: then nothing was done.
         """
-        if self._order.locked():
-            async with self._order:
+        async with self._sending:
+            if self._order.locked():
+                async with self._order:
+                    stored = self._emit(update)
+            else:
                 stored = self._emit(update)
-        else:
-            stored = self._emit(update)
-        for client in self._clients:
-            with suppress(ConnectionLost):
-                await client.drain()
+            for client in list(self._clients):
+                with suppress(ConnectionLost):
+                    await client.drain()
+            while self._unstored > _UNSTORED:
+                self._room.clear()
+                await self._room.wait()
         if durable and stored is not None:
             await asyncio.wait([stored])
-        while self._unstored > _UNSTORED:
-            self._room.clear()
-            await self._room.wait()
         self._check_journal()
 
     def _emit(self, update: v2.SessionUpdate, *, record_only: bool = False) -> asyncio.Future[Appended] | None:
