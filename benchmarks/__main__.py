@@ -20,8 +20,11 @@ from benchmarks import converting, decoding, piping, sdks
 from benchmarks.command import Command
 from benchmarks.corpus import UPDATES, Corpus
 from benchmarks.growth import Growth, Memory
+from benchmarks.importing import Importing
 from benchmarks.keeping import Keeping
 from benchmarks.measure import Group, Result, Size, results
+from benchmarks.sending import Sending
+from benchmarks.stalling import Stalling
 
 DEFAULT = Size(rounds=7, processes=5, lines=UPDATES)
 QUICK = Size(rounds=3, processes=1, lines=30_000)
@@ -31,7 +34,15 @@ NPM = ("@agentclientprotocol/sdk", "zod")
 def main(words: list[str] | None = None) -> int:
     """Run the benchmarks; return 1 when a goal was missed."""
     corpus = Corpus()
-    processes: list[Group] = [Growth(), Memory(), Command(corpus), Keeping(corpus)]
+    processes: list[Group] = [
+        Growth(),
+        Memory(),
+        Command(corpus),
+        Keeping(corpus),
+        Sending(),
+        Stalling(),
+        Importing(),
+    ]
     in_turns = [module.groups(corpus) for module in (decoding, sdks, converting, piping)]
     groups: list[Group] = [*chain.from_iterable(in_turns), *processes]
     names = [row.name for group in groups for row in group.rows]

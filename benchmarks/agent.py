@@ -1,4 +1,4 @@
-"""An agent that is nothing but quick: `python agent.py LINES VERSION`. A plain script, so that starting it is quick too.
+"""An agent that is nothing but quick: `python agent.py LINES VERSION`. A plain script, which starts quickly too.
 
 It answers a prompt of the text "START STOP" with those lines of the file, which it read before, as quickly as the pipe
 takes them. Around them it says what the protocol version asks for.

@@ -1,8 +1,8 @@
 """A client in a process of its own: `python -m benchmarks.client KIND LINES` reads what `agent.py` writes.
 
 KIND is `twofold` (v2), `official` (the official Python SDK, v1) or `bare` (no client: counts newlines). A request is a
-line on stdin: `open` starts the agent, "START STOP" prompts it for those lines, `close` ends it. The answer to the first
-two is the nanoseconds that the lines took: on the clock, and of this process's CPU.
+line on stdin: `open` starts the agent, "START STOP" prompts it for those lines, `close` ends it. The first two are
+answered with the nanoseconds that the lines took: on the clock, and of this process's CPU.
 """
 
 from __future__ import annotations

@@ -58,6 +58,10 @@ class _Client:
         return int(answers.readline().split()[0]) / 1e9
 
 
+def _at_least(bound: float) -> Goal:
+    return Goal(bound, "at least")
+
+
 def _python_client(kind: str, corpus: Corpus) -> Start:
     return _Client(lambda: [sys.executable, "-m", "benchmarks.client", kind, str(corpus.chunks_path)]).start
 
@@ -70,7 +74,7 @@ def _python(corpus: Corpus) -> Batches:
         "fold": lambda: timed(decode_and_fold(listen=True), corpus.chunks, perf_counter),
     }
     rows = [
-        Row("pipe-python", "Python SDK's client, pipe to hand fold / our client", "official", "twofold", Goal(8, "at least")),
+        Row("pipe-python", "Python SDK's client, pipe to hand fold / our client", "official", "twofold", _at_least(8)),
         Row("pipe-fold", "our client, pipe to change / fold of the same lines in memory", "twofold", "fold"),
         Row("pipe-bare", "our client, pipe to change / reading the bytes alone", "twofold", "bare"),
     ]
@@ -84,6 +88,5 @@ def _node(corpus: Corpus) -> Batches:
         return [str(node()), str(Path(__file__).with_name("client.mjs")), str(sdk), *agent]
 
     cases = {"twofold": _python_client("twofold", corpus), "node": _Client(command).start}
-    row = Row("pipe-node", "TypeScript SDK's client, pipe to hand fold / our client", "node", "twofold", Goal(6, "at least"))
+    row = Row("pipe-node", "TypeScript SDK's client, pipe to hand fold / our client", "node", "twofold", _at_least(6))
     return Batches(lambda size: min(size.lines, LINES), cases, [row])
-

@@ -34,7 +34,7 @@ class Sending:
     rows: Sequence[Row] = (
         Row("send", f"agent runtime at {RATE} chunks a second: added latency, median", "p50", None, Goal(0.2), " ms"),
         Row("send-p99", "the same, 99th percentile", "p99", None, Goal(2.0), " ms"),
-        Row("send-durable", "the same, with a journal on disk: added latency, median", "durable p50", None, None, " ms"),
+        Row("send-durable", "the same, journal on disk: added latency, median", "durable p50", None, None, " ms"),
         Row("send-bare", "for comparison: latency of a bare asyncio write, median", "bare p50", None, None, " ms"),
     )
 

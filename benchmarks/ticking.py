@@ -1,7 +1,7 @@
 """Agents that stream at a steady rate: `python -m benchmarks.ticking twofold|bare [JOURNAL]`.
 
-Asked with a prompt of the text "COUNT RATE", they send as many chunks at that rate a second. The text of each is when it
-was given away to be sent, in nanoseconds of the clock that all processes of a machine share.
+Asked with a prompt of the text "COUNT RATE", they send as many chunks at that rate a second. The text of each says when
+it was given away to be sent, in nanoseconds of the clock that all processes of a machine share.
 """
 
 from __future__ import annotations

@@ -39,6 +39,7 @@ MODULES: Final = (
     "twofold.runtime.agent",
     "twofold.runtime.client",
     "twofold.runtime.websocket",
+    "twofold.bridge",
     "twofold.capture",
     "twofold.capture.importing",
     "twofold.plaintext",

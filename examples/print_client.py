@@ -97,8 +97,12 @@ async def main(words: argparse.Namespace) -> None:
         printer.line(f"{client.info.name} {client.info.version} speaks version {client.version}")
         session = await client.new_session(cwd=os.getcwd())
         async for prompt in prompts():
-            async for change in session.prompt(prompt):
-                printer.show(change)
+            try:
+                async for change in session.prompt(prompt):
+                    printer.show(change)
+            except asyncio.CancelledError:  # Ctrl-C
+                await session.cancel()
+                raise
 
 
 if __name__ == "__main__":
@@ -113,5 +117,7 @@ if __name__ == "__main__":
         parser.error("name the agent's command")
     try:
         asyncio.run(main(arguments))
+    except KeyboardInterrupt:
+        print()
     except TwofoldError as error:
         sys.exit(f"{parser.prog}: {error}")

@@ -215,8 +215,9 @@ class Agent:
 
     def check(self) -> None:
         """Fail when a line of the agent since the last check does not fit the schema."""
-        since, self._checked = self._checked, self.position
-        assert faults(self.lines, since) == [], self.story(since)
+        lines = self.lines[:]  # more may come meanwhile
+        since, self._checked = self._checked, len(lines)
+        assert faults(lines, since) == [], self.story(since)
 
     def story(self, since: int = 0, most: int = 40) -> str:
         """Tell the lines of both sides, and what was written to standard error if the agent has ended."""

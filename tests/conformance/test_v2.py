@@ -721,16 +721,18 @@ def test_a_session_resumed_during_a_turn_says_that_it_runs_and_goes_on(streaming
     assert numbers == list(range(1, len(numbers) + 1))
 
 
-@pytest.mark.parametrize("text", ["hello", "slow"])
-def test_a_session_closed_and_resumed_in_one_breath_is_open(streaming: Agent, tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("running", [False, True])
+def test_a_session_closed_and_resumed_in_one_breath_is_open(streaming: Agent, tmp_path: Path, running: bool) -> None:
     session = streaming.new_session(tmp_path)
-    turn = streaming.prompt(session, text)
-    turn.wait_for(lambda line: line.update.get("sessionUpdate") == "agent_message_chunk", "the first words")
+    if running:
+        streaming.prompt(session, "slow").wait_for(ticks, "the first tick")
     closed = streaming.request("session/close", {"sessionId": session})
     resumed = streaming.request("session/resume", {"sessionId": session, "cwd": str(tmp_path)})
     assert "result" in streaming.answer(closed)
     assert "result" in streaming.answer(resumed)
-    assert "result" in streaming.prompt(session, "again").answer
+    turn = streaming.prompt(session, "again")
+    assert "result" in turn.answer
+    assert turn.finish().text == "again"
 
 
 CURSORS = [{"type": "_message", "messageId": "m"}, {"type": "end"}, {}, {"type": None}, "start", ["start"], True]

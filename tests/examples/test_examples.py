@@ -53,6 +53,11 @@ def run(command: Sequence[str], body: Body, folder: Path, version: int = 2, **op
     asyncio.run(connected())
 
 
+def test_every_example_is_run_here() -> None:
+    run_here = Path(__file__).read_text(encoding="utf-8")
+    assert [path.stem for path in EXAMPLES.glob("*.py") if f'example("{path.stem}"' not in run_here] == []
+
+
 class TestTheEchoAgent:
     @VERSIONS
     def test_says_what_it_is_told(self, version: int, tmp_path: Path) -> None:

@@ -946,7 +946,7 @@ def test_what_cannot_be_folded_or_written_changes_nothing() -> None:
         async with session.tool_call("T", tool_call_id="c") as call:
             held = session.state.to_json()
             with pytest.raises(TypeError):
-                await call.update(raw_output={1, 2})
+                await call.update(raw_output=object())
             with pytest.raises(TypeError):
                 await call.update(meta={"x": object()})
             assert session.state.to_json() == held

@@ -8,13 +8,14 @@ import os
 import signal
 import tracemalloc
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
+from textwrap import dedent
 from typing import Any, Final
 
 import pytest
 
-from tests.runtime.scripted import DEADLINE, MIB, line, run, scripted, turns
+from tests.runtime.scripted import MIB, run, scripted, turns
 from twofold.exceptions import (
     ConnectionLost,
     HandshakeFailed,
@@ -55,7 +56,7 @@ async def talking(code: str, *, grace: float | None = None, **options: Any) -> A
 @asynccontextmanager
 async def session_of(code: str, **options: Any) -> AsyncIterator[tuple[Client, ClientSession, Faults]]:
     """Connect to an agent whose script goes on once there is a session, and give that, too."""
-    async with talking("begin()\n" + code, **options) as (client, faults):
+    async with talking("begin()\n" + dedent(code), **options) as (client, faults):
         yield client, await client.new_session(cwd="/tmp"), faults
 
 
@@ -212,11 +213,9 @@ def test_an_agent_that_ends_before_it_has_answered_is_a_lost_connection(code: st
 def test_an_odd_answer_of_a_v1_agent_is_taken_as_far_as_it_makes_sense_or_refused(odd: dict[str, Any]) -> None:
     async def main() -> None:
         code = f"say(id=hear()['id'], result={{'protocolVersion': 1, **{odd!r}}}); the_end()"
-        try:
+        with suppress(HandshakeFailed):
             async with talking(code) as (client, _):
                 assert client.version == 1
-        except HandshakeFailed as error:
-            assert error.answered == 1
 
     run(main())
 
@@ -227,7 +226,8 @@ def test_an_odd_answer_of_a_v1_agent_is_taken_as_far_as_it_makes_sense_or_refuse
 def test_garbage_between_valid_lines_is_passed_over() -> None:
     code = """
     id = prompted()
-    garbage = [b"\\n", b"  \\n", b"hush-4711\\n", b"\\xff\\xfe\\n", b"{\\n", b"[]\\n", b"[1, 2]\\n", b"7\\n", b'{"id":3}\\n',
+    garbage = [b"\\n", b"  \\n", b"hush-4711\\n", b"\\xff\\xfe\\n", b"{\\n", b"[]\\n", b"[1, 2]\\n", b"7\\n",
+        b'{"id":3}\\n',
         b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"hush-4711"}}\\n', b"[" * 100_000 + b"\\n",
         b'{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":1e999}}\\n', b"\\x00\\x1b]0;\\n"]
     insert(id)
@@ -595,7 +595,7 @@ def test_an_agent_that_floods_us_with_requests_and_does_not_read_the_answers_is_
             heard.append(params)
             (ready if method == "_ready" else done).set()
 
-        transport = await ProcessTransport.start(scripted("begin()" + code))
+        transport = await ProcessTransport.start(scripted("begin()\n" + dedent(code)))
         answered = 0
         send = transport.send
 
@@ -678,12 +678,10 @@ def test_an_agent_that_ends_in_the_middle_of_a_turn_is_a_lost_connection_with_it
     async def main() -> None:
         async with session_of(f"insert(prompted())\nupdate('first')\n{code}") as (client, session, seen):
             turn = session.prompt("go")
-            words: list[str] = []
+            assert await anext(turn)
             with pytest.raises(ConnectionLost) as caught:
-                async for change in turn:
-                    words.append(change.kind)
+                await turn
             assert caught.value.exit_status == status
-            assert words
             assert texts(session) == ["firstlast words" if "last words" in code else "first"]
             assert client.lost is caught.value
             assert turn.stop_reason is None
@@ -735,12 +733,12 @@ def test_an_update_after_a_resume_that_failed_is_applied_to_what_was_held() -> N
     state("idle", stopReason="end_turn")
     asked = hear()
     assert asked["method"] == "session/resume"
-    out.write(json.dumps({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": {
-        "sessionUpdate": "agent_message_chunk", "messageId": "m", "content": {"type": "text", "text": "half a replay"}}}}
-        ).encode() + b"\\n")
-    out.write(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": {"code": -32603, "message": "no"}}).encode())
-    out.write(b"\\n")
+    out.flush = lambda: None  # from here on all in one piece
+    update("half a replay")
+    say(id=asked["id"], error={"code": -32603, "message": "no"})
     update(" and new")
+    del out.flush
+    out.flush()
     the_end()
     """
 
@@ -755,8 +753,3 @@ def test_an_update_after_a_resume_that_failed_is_applied_to_what_was_held() -> N
             assert faults == []
 
     run(main())
-
-
-def test_every_hostile_agent_here_ends_in_time() -> None:
-    assert DEADLINE <= 20
-    assert line(method="m") == b'{"jsonrpc":"2.0","method":"m"}'

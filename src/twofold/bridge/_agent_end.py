@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
-from twofold.bridge._lines import Lines, Piece
-from twofold.bridge._record import Sender
+from twofold.bridge._lines import Fragment, Lines
+from twofold.bridge._record import Recorder
 from twofold.exceptions import ConnectionLost, LineTooLong
 from twofold.jsonrpc import DEFAULT_LIMIT
 from twofold.runtime import ProcessTransport
 
 __all__ = ["AgentEnd", "Between"]
 
+_LAST: float = 0.5
+"""Seconds that a process whose output has ended has to end itself, before it is said not to."""
+
+ToAgent: TypeAlias = bytes | None
+ToClient: TypeAlias = Sequence[bytes]
+
 
 class Between(Protocol):
-    """Stands between the client and the agent and may say other lines than those that came."""
+    """Stands between the client and the agent and may say other lines than those that came.
 
-    def to_agent(self, line: bytes) -> bytes | None:
+    While it takes its time (it gives something to await) nothing overtakes the line.
+    """
+
+    def to_agent(self, line: bytes) -> ToAgent | Awaitable[ToAgent]:
         """Give the line to send to the agent instead; ``None`` for none."""
         ...
 
-    def to_client(self, line: bytes) -> Sequence[bytes]:
+    def to_client(self, line: bytes) -> ToClient | Awaitable[ToClient]:
         """Give the lines to tell the client instead."""
         ...
 
@@ -31,32 +41,29 @@ class Between(Protocol):
 class AgentEnd:
     """The agent's end, as a :class:`~twofold.runtime.Transport` and as pieces of its stream.
 
-    ``passed`` is told of every whole line that the client's side says and hears, in order.
+    ``recorder`` is told of every whole line that the client's side says and hears, in order.
     """
 
     def __init__(
-        self,
-        process: ProcessTransport,
-        *,
-        passed: Callable[[bytes, Sender], object],
-        behind: Callable[[], bool],
-        line_limit: int = DEFAULT_LIMIT,
+        self, process: ProcessTransport, *, recorder: Recorder | None = None, line_limit: int = DEFAULT_LIMIT
     ) -> None:
         self.name = process.name
         self.process = process
         self.between: Between | None = None
-        self._passed = passed
-        self._behind = behind
+        self._stream = process.stream
+        self._recorder = recorder
         self._limit = line_limit
         self._lines = Lines(limit=line_limit)
-        self._said: list[Piece] = []  # to be told the client, before what comes next from the agent
-        self._say = asyncio.Event()
+        self._said: list[bytes] = []  # to be told the client, before what comes next from the agent
+        self._saying = asyncio.Event()
         self._reading: asyncio.Task[bytes] | None = None
+        self._passing: asyncio.Task[None] | None = None  # passes on what came while something took its time
+        self._behind: deque[bytes] = deque()
         self._ended = False
 
     # As pieces
 
-    async def pieces(self) -> list[Piece]:
+    async def pieces(self) -> list[bytes]:
         """Wait for what the agent says; nothing at all when it has ended."""
         while True:
             if self._said:
@@ -64,32 +71,26 @@ class AgentEnd:
                 return said
             if self._ended:
                 return []
-            while self._behind():  # the journal: what is not stored is not read
-                await asyncio.sleep(0.01)
-            if self.between is None and self._reading is None:
-                chunk = await self.process.stream.receive_raw()
-            else:
-                read = await self._read_or_say()
-                if read is None:
-                    continue
-                chunk = read
+            if self._recorder is not None and self._recorder.behind:  # what cannot be stored yet is not read
+                await self._recorder.caught_up()
+            chunk = await self._stream.receive_raw() if self.between is None else await self._read_or_say()
+            if chunk is None:
+                continue
             if chunk:
                 pieces = self._lines.feed(chunk)
             else:
                 self._ended = True
                 pieces = self._lines.finish()
-            told: list[Piece] = []
-            for piece in pieces:
-                told += self._told(piece)
+            told = pieces if self._recorder is None and self.between is None else await self._told(pieces)
             if told:
                 return told
 
     async def _read_or_say(self) -> bytes | None:
         """Wait for the agent, or for something to be told without it."""
         if self._reading is None:
-            self._reading = asyncio.create_task(self.process.stream.receive_raw())
-        self._say.clear()
-        saying = asyncio.create_task(self._say.wait())
+            self._reading = asyncio.create_task(self._stream.receive_raw())
+        self._saying.clear()
+        saying = asyncio.create_task(self._saying.wait())
         try:
             await asyncio.wait({self._reading, saying}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -99,75 +100,106 @@ class AgentEnd:
         reading, self._reading = self._reading, None
         return reading.result()
 
-    def _told(self, piece: Piece) -> list[Piece]:
-        if not piece.whole:
-            return [piece]
-        if self.between is None:
-            self._passed(piece.data, "a2c")
-            return [piece]
-        told: list[Piece] = []
-        for line in self.between.to_client(piece.data):
-            told.append(piece if line is piece.data else Piece(line, True))
-            self._passed(line, "a2c")
+    async def _told(self, pieces: Sequence[bytes]) -> list[bytes]:
+        told: list[bytes] = []
+        for piece in pieces:
+            lines: Sequence[bytes] = (piece,)
+            if self.between is not None and type(piece) is not Fragment:
+                instead = self.between.to_client(piece)
+                lines = await instead if isinstance(instead, Awaitable) else instead
+            for line in lines:
+                told.append(line)
+                if self._recorder is not None and type(line) is not Fragment:
+                    self._recorder.line(line, "a2c")
         return told
 
-    def unsaid(self, pieces: list[Piece]) -> None:
+    def unsaid(self, pieces: Sequence[bytes]) -> None:
         """Put back what was read too many; it is given again first."""
         self._said = [*pieces, *self._said]
 
-    def say(self, line: bytes, *, record: bool = True) -> None:
-        """Tell the client's side something that the agent did not say."""
-        if record:
-            self._passed(line, "a2c")
-        self._said.append(Piece(line if line.endswith(b"\n") else line + b"\n", True))
-        self._say.set()
+    def say(self, line: bytes) -> None:
+        """Tell the client's side, unrecorded, something that the agent did not say."""
+        self._said.append(line + b"\n")
+        self._saying.set()
 
-    def send_piece(self, piece: Piece) -> None:
+    def send_piece(self, piece: bytes) -> None:
         """Send what the client's side says."""
-        data: bytes | None = piece.data
-        if piece.whole and self.between is not None:
-            data = self.between.to_agent(piece.data)
-        if piece.whole and data is not None:
-            self._passed(piece.data, "c2a")
-        if data is not None:
-            self.process.stream.send_raw(data)
+        if self._passing is not None:
+            self._behind.append(piece)
+            return
+        instead = self._instead(piece)
+        if isinstance(instead, Awaitable):
+            self._passing = asyncio.create_task(self._pass_behind(piece, instead))
+        else:
+            self._send(piece, instead)
+
+    def _instead(self, piece: bytes) -> ToAgent | Awaitable[ToAgent]:
+        if self.between is None or type(piece) is Fragment:
+            return piece
+        return self.between.to_agent(piece)
+
+    async def _pass_behind(self, piece: bytes, instead: Awaitable[ToAgent]) -> None:
+        try:
+            self._send(piece, await instead)
+            while self._behind:
+                piece = self._behind.popleft()
+                other = self._instead(piece)
+                self._send(piece, await other if isinstance(other, Awaitable) else other)
+        finally:
+            self._passing = None
+
+    def _send(self, piece: bytes, instead: ToAgent) -> None:
+        if instead is None:
+            return
+        if self._recorder is not None and type(piece) is not Fragment:
+            self._recorder.line(piece, "c2a")
+        self._stream.send_raw(instead)
 
     def send_direct(self, line: bytes) -> None:
         """Send the agent something that the client's side did not say."""
-        self.process.stream.send_raw(line + b"\n")
+        self._stream.send_raw(line + b"\n")
+
+    async def end(self) -> None:
+        """Say that the client's side says nothing more."""
+        with suppress(ConnectionLost):
+            await self.drain()
+        self._stream.end()
+
+    async def lost(self) -> ConnectionLost:
+        """Say how the agent ended, once its output has."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.process.process.wait(), _LAST)
+        how = self.process.ended or "its output, and goes on running"
+        return ConnectionLost(f"{self.name} ended {how}", exit_status=self.process.process.returncode)
 
     # As a transport
 
     async def receive(self) -> Sequence[bytes | LineTooLong]:
-        """Give the agent's lines."""
-        while True:
-            pieces = await self.pieces()
-            if not pieces:
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self.process.process.wait(), 0.5)
-                if self.process.ended is not None:
-                    status = self.process.process.returncode
-                    raise ConnectionLost(f"{self.name} ended {self.process.ended}", exit_status=status)
-                return ()
+        """Give the agent's lines. Raises :class:`ConnectionLost` when it has ended, and says how."""
+        while pieces := await self.pieces():
             lines: list[bytes | LineTooLong] = []
             for piece in pieces:
-                if piece.whole:
-                    lines.append(piece.data.removesuffix(b"\n"))
-                elif piece.data.endswith(b"\n"):  # the end of a line that was too long
-                    lines.append(LineTooLong(limit=self._limit, length=self._limit + 1))
+                if type(piece) is not Fragment:
+                    lines.append(piece.removesuffix(b"\n"))
+                elif piece.endswith(b"\n"):  # the end of a line that was too long
+                    lines.append(LineTooLong(limit=self._limit, length=max(len(piece), self._limit + 1)))
             if lines:
                 return lines
+        raise await self.lost()
 
     def send(self, message: bytes) -> None:
         """Send one line."""
-        self.send_piece(Piece(message + b"\n", True))
+        self.send_piece(message + b"\n")
 
     async def drain(self) -> None:
         """Wait while the agent does not read."""
-        await self.process.drain()
+        if self._passing is not None:
+            await asyncio.shield(self._passing)
+        await self._stream.drain()
 
     async def close(self) -> None:
         """End the process."""
-        if self._reading is not None:
-            self._reading.cancel()
+        for task in (self._reading, self._passing):
+            if task is not None:
+                task.cancel()
         await self.process.close()

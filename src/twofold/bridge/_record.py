@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
@@ -48,13 +50,23 @@ class Recorder:
         self._queue: queue.SimpleQueue[tuple[bytes, Sender] | _Own | threading.Event | None] = queue.SimpleQueue()
         self._size = 0
         self._stored = 0
+        self._room = asyncio.Event()
+        self._waiter: asyncio.AbstractEventLoop | None = None  # who waits for room, and is told once
         self._thread = threading.Thread(target=self._work, name="twofold-recorder", daemon=True)
         self._thread.start()
 
     @property
     def behind(self) -> bool:
         """Whether too much waits to be stored."""
-        return self._size - self._stored > _WAITING
+        return self._size - self._stored > _WAITING and not self.failed
+
+    async def caught_up(self) -> None:
+        """Wait until it does not."""
+        while self.behind:
+            self._room.clear()
+            self._waiter = asyncio.get_running_loop()
+            if self.behind:  # still: the thread that stores may have been quicker
+                await self._room.wait()
 
     def line(self, line: bytes, sender: Sender) -> None:
         """Take a line that passed."""
@@ -97,6 +109,11 @@ class Recorder:
                 self._guarded(self._importer.finish if ended else self._importer.flush)
             for event in done:
                 event.set()
+            waiter = self._waiter
+            if waiter is not None and not self.behind:
+                self._waiter = None
+                with suppress(RuntimeError):  # the loop has ended
+                    waiter.call_soon_threadsafe(self._room.set)
 
     def _take(self, item: tuple[bytes, Sender] | _Own) -> None:
         def take() -> None:

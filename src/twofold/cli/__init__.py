@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from twofold import __version__
-from twofold.cli import bridge, check, convert, demo, fold, journal, replay, serve
+from twofold.cli import bridge, chat, check, convert, demo, fold, journal, replay, serve
 from twofold.cli._arguments import Command
 
 __all__ = ["main", "parser"]
@@ -32,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"twofold {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", dest="command", parser_class=Command)
-    for module in (fold, check, convert, replay, bridge, journal, serve, demo):
+    for module in (fold, check, convert, replay, chat, bridge, journal, serve, demo):
         module.add(commands)
     return top
 

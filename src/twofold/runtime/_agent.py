@@ -7,16 +7,17 @@ import logging
 import os
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
+from weakref import WeakSet
 
 from msgspec import UNSET, Raw
 
 from twofold.convert import Loss
 from twofold.exceptions import ConnectionLost, Malformed, RequestError, TwofoldError
-from twofold.fold import SETUP
+from twofold.fold import SETUP, Transcript
 from twofold.journal import AsyncJournal, Journal, open_journal
 from twofold.jsonrpc import dumps, loads
 from twofold.runtime._connection import Connection, method_not_found
@@ -28,13 +29,16 @@ from twofold.runtime._side import Call, Inbound, Remote, Side
 from twofold.runtime._transport import Transport
 from twofold.runtime._v1_client import V1Client
 from twofold.runtime._versions import choose, downgrade_initialized, supports, upgrade_initialize
-from twofold.wire import decode, v2
+from twofold.wire import Kept, decode, same, v2
 
 __all__ = ["Agent"]
 
 log: Final = logging.getLogger("twofold.runtime")
 
 PromptHandler: TypeAlias = Callable[[Session, Prompt], Awaitable[str | None]]
+
+_LATER: Final = object()
+"""What a request is given for an answer that comes by itself."""
 
 _LISTED: Final = 50
 """Sessions in one answer to ``session/list``."""
@@ -86,9 +90,10 @@ class Agent:
         self._journal_name = journal
         self._journal: AsyncJournal | None = None
         self._sessions: dict[str, Session] = {}
-        self._opening: dict[str, asyncio.Lock] = {}
+        self._requests: dict[str, asyncio.Future[Any]] = {}  # the last request of each session that is under way
         self._listed: dict[str, tuple[int, v2.SessionInfo]] = {}
         self._serving = 0
+        self._door = asyncio.Lock()  # held while the journal is opened or closed
 
     # For authors
 
@@ -183,22 +188,24 @@ class Agent:
 
     async def __aenter__(self) -> Agent:
         """Open the journal. Serving does it by itself; several connections share it inside one ``async with``."""
-        self._serving += 1
-        if self._journal is None:
-            name = self._journal_name
-            journal = name if isinstance(name, Journal) else await asyncio.to_thread(open_journal, name)
-            self._journal = AsyncJournal(journal)
+        async with self._door:
+            if self._journal is None:
+                name = self._journal_name
+                journal = name if isinstance(name, Journal) else await asyncio.to_thread(open_journal, name)
+                self._journal = AsyncJournal(journal)
+            self._serving += 1
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._serving -= 1
-        if self._serving:
-            return
-        for session in list(self._sessions.values()):
-            await session._stop()
-        self._sessions.clear()
-        journal, self._journal = self._journal, None
-        if journal is not None:
+        async with self._door:
+            if self._serving or self._journal is None:
+                return
+            for session in list(self._sessions.values()):
+                await session._stop()
+                session._closed = True
+            self._sessions.clear()
+            journal, self._journal = self._journal, None
             await journal.close()
 
     # Sessions
@@ -242,52 +249,71 @@ class Agent:
     async def _new(self, request: v2.NewSessionRequest) -> Session:
         session = Session(self, new_id(), request.cwd)
         session._writer = await self._opened().writer(session.session_id)
-        directories = list(request.additional_directories or ())
         _set_up(session, request)
-        setup = {"cwd": request.cwd, **({"additionalDirectories": directories} if directories else {})}
-        session._emit(v2.read_update({"sessionUpdate": SETUP, **setup}))
-        await self.new_session(session)
-        await session._flushed()
-        session._check_journal()
+        session._emit(_setup_record(request))
+        try:
+            await self.new_session(session)
+            await session._flushed()
+            session._check_journal()
+        except BaseException:
+            await session._flushed()
+            with suppress(TwofoldError):
+                await self.delete_session(session.session_id)
+            raise
         self._sessions[session.session_id] = session
         return session
 
     async def _resume(self, request: v2.ResumeSessionRequest) -> Session:
         """Give the session that lives, or bring it back from the journal."""
-        lock = self._opening.setdefault(request.session_id, asyncio.Lock())
-        async with lock:
-            session = self._sessions.get(request.session_id)
-            if session is None:
-                journal = self._opened()
-                loaded = await journal.load(request.session_id)
-                if not loaded.position or _setup(loaded.transcript) is None:
-                    raise _not_found(request.session_id)
-                session = Session(self, request.session_id, request.cwd)
-                session.state = loaded.transcript
-                session._writer = await journal.writer(request.session_id)
-            _set_up(session, request)
-            if session._loop is None and session.state.state is not None and session.state.state.state != "idle":
-                session._emit(v2.StateUpdate(state="idle"))  # its process ended in the middle of a turn
-            await self.resume_session(session)
-            self._sessions[request.session_id] = session
-            return session
-
-    async def _close(self, session_id: str) -> None:
-        session = self._sessions.get(session_id)
+        session = self._sessions.get(request.session_id)
         if session is None:
-            return
-        await session._stop()
-        await self.close_session(session)
+            journal = self._opened()
+            loaded = await journal.load(request.session_id)
+            if not loaded.position or _setup(loaded.transcript) is None:
+                raise _not_found(request.session_id)
+            session = Session(self, request.session_id, request.cwd)
+            session.state = loaded.transcript
+            session._writer = await journal.writer(request.session_id)
+            if session.state.state is not None and session.state.state.state != "idle":
+                session._emit(v2.StateUpdate(state="idle"))  # its process ended in the middle of a turn
+        _set_up(session, request)
+        setup = _setup_record(request)
+        if not same(setup.fields, _setup(session.state)):
+            session._emit(setup, record_only=True)
         await session._flushed()
-        session._closed = True
-        session._clients.clear()
-        self._sessions.pop(session_id, None)
+        await self.resume_session(session)
+        self._sessions[request.session_id] = session
+        return session
+
+    async def _close(self, session_id: str, *, delete: bool = False) -> None:
+        """Close a session if it lives, and then delete it if it is to be."""
+        session = self._sessions.get(session_id)
+        if session is not None:
+            session._closing = True
+            try:
+                await session._stop()
+                await self.close_session(session)
+                await session._flushed()
+            except BaseException:
+                session._closing = False
+                raise
+            session._closed = True
+            session._clients.clear()
+            del self._sessions[session_id]
+        if delete:
+            await self.delete_session(session_id)
 
     def _find(self, session_id: str) -> Session:
         session = self._sessions.get(session_id)
-        if session is None:
+        if session is None or session._closing:
             raise _not_found(session_id)
         return session
+
+    def _turn_failed(self, session: Session, error: BaseException) -> None:
+        try:
+            self.failed(session, error)
+        except Exception as problem:
+            _log_failure("telling of a failed turn", problem)
 
 
 class AgentConnection:
@@ -298,7 +324,7 @@ class AgentConnection:
         self._connection = Connection(transport, Inbound(self, ended=self._ended, fault=agent.fault), lenient=False)
         self.version: int | None = None
         self._client: Side = Remote(self._connection)
-        self._attached: set[Session] = set()
+        self._attached: WeakSet[Session] = WeakSet()  # those that live are the agent's
         self._tasks: set[asyncio.Future[Any]] = set()
         self._methods: dict[str, Callable[[Call], Coroutine[Any, Any, Any]]] = {
             "session/new": self._new,
@@ -332,13 +358,13 @@ class AgentConnection:
         until = time.monotonic() + self._agent.drain_timeout
         alone = [session for session in self._attached if session._clients == [self._client]]
         rest = [asyncio.ensure_future(session._at_rest()) for session in alone]
-        waiting = [*self._tasks, *rest]
-        if waiting:
-            await asyncio.wait(waiting, timeout=max(0.0, until - time.monotonic()))
+        answered = asyncio.ensure_future(self._connection.answered())
+        await asyncio.wait([*self._tasks, *rest, answered], timeout=max(0.0, until - time.monotonic()))
         for session in alone:
-            await session._stop()
-        for one in rest:
-            await one
+            if session._clients == [self._client]:  # nobody else has taken it up meanwhile
+                await session._stop()
+        for one in (*rest, answered):
+            one.cancel()
         with suppress(ConnectionLost):
             await self._connection.drain()
 
@@ -351,9 +377,14 @@ class AgentConnection:
         elif self.version is None:
             raise RequestError(-32600, "Invalid request", {"reason": "initialize comes first"})
         elif call.method == "session/prompt":
-            self._prompt(call)
+            request = decode(v2.PromptRequest, call.params)
+            if request.session_id in self._agent._requests:  # it may be about to open the session, or to close it
+                self._start(call, self._prompt_later(call, request), request.session_id)
+            else:
+                self._prompt(call, request)
         elif call.method in self._methods:
-            self._start(call, self._methods[call.method](call))
+            session_id = part(call.json()).get("sessionId")
+            self._start(call, self._methods[call.method](call), session_id if isinstance(session_id, str) else None)
         elif call.method.startswith("_"):
             self._start(call, self._agent.extension(call.method, call.json()))
         else:
@@ -370,7 +401,13 @@ class AgentConnection:
                 session._cancel()
         elif method.startswith("_"):
             values = loads(bytes(params)) if isinstance(params, Raw) else params
-            self._keep(asyncio.ensure_future(self._agent.extension_notification(method, values)))
+            self._keep(asyncio.create_task(self._hear(method, values)))
+
+    async def _hear(self, method: str, params: Any) -> None:
+        try:
+            await self._agent.extension_notification(method, params)
+        except Exception as error:
+            _log_failure(method, error)
 
     def update(self, params: v2.UpdateSessionNotification, line: bytes | None) -> None:
         """An agent is told of no updates."""
@@ -381,22 +418,36 @@ class AgentConnection:
     def _ended(self, error: ConnectionLost) -> None:
         pass  # serve() goes on
 
-    def _start(self, call: Call, work: Coroutine[Any, Any, Any]) -> None:
-        """Serve a request in a task of its own, so that others are not held up; withdrawing it cancels the task."""
+    def _start(self, call: Call, work: Coroutine[Any, Any, Any], session_id: str | None = None) -> None:
+        """Serve a request in a task of its own, so that others are not held up; withdrawing it cancels the task.
+
+        Requests of one session are served one after another, in the order received.
+        """
+        requests = self._agent._requests
+        before = None if session_id is None else requests.get(session_id)
 
         async def serve() -> None:
             try:
-                call.respond(await work)
+                if before is not None:
+                    await asyncio.wait([before])
+                answer = await work
+                if answer is not _LATER:
+                    call.respond(answer)
             except asyncio.CancelledError as error:
                 call.fail(error)
                 raise
             except Exception as error:
                 if not isinstance(error, TwofoldError):
-                    frames = "".join(traceback.format_tb(error.__traceback__))
-                    log.error("%s failed with %s\n%s", call.method, type(error).__qualname__, frames)
+                    _log_failure(call.method, error)
                 call.fail(error)
+            finally:
+                work.close()  # if it was cancelled before its turn
+                if session_id is not None and requests.get(session_id) is asyncio.current_task():
+                    del requests[session_id]
 
         task = asyncio.create_task(serve())
+        if session_id is not None:
+            requests[session_id] = task
         call.on_withdrawn = task.cancel
         self._keep(task)
 
@@ -499,12 +550,13 @@ class AgentConnection:
         await self._agent._close(decode(v2.SessionRequest, call.params).session_id)
 
     async def _delete(self, call: Call) -> Any:
-        session_id = decode(v2.SessionRequest, call.params).session_id
-        await self._agent._close(session_id)
-        await self._agent.delete_session(session_id)
+        await self._agent._close(decode(v2.SessionRequest, call.params).session_id, delete=True)
 
-    def _prompt(self, call: Call) -> None:
-        request = decode(v2.PromptRequest, call.params)
+    async def _prompt_later(self, call: Call, request: v2.PromptRequest) -> Any:
+        self._prompt(call, request)
+        return _LATER
+
+    def _prompt(self, call: Call, request: v2.PromptRequest) -> None:
         for index, block in enumerate(request.prompt):
             needed = _NEEDED.get(type(block))
             if needed is None or (needed and needed not in self._agent.prompt_content):
@@ -552,12 +604,27 @@ def _set_up(session: Session, request: v2.NewSessionRequest | v2.ResumeSessionRe
     session.mcp_servers = tuple(request.mcp_servers or ())
 
 
-def _setup(state: Any) -> Any:
-    """Give the record with which a session of an agent begins."""
-    for update in state.other:
+def _setup_record(request: v2.NewSessionRequest | v2.ResumeSessionRequest) -> v2.OtherUpdate:
+    """Make the record that says where a session works: the first of a new one, and of one that moves."""
+    fields: dict[str, Any] = {"cwd": request.cwd}
+    if request.additional_directories:
+        fields["additionalDirectories"] = list(request.additional_directories)
+    return v2.OtherUpdate(kind=SETUP, fields=Kept(fields))
+
+
+def _setup(state: Transcript) -> Mapping[str, Any] | None:
+    """Give what the last record of that kind says."""
+    for update in reversed(state.other):
         if update.kind == SETUP and isinstance(update.fields.get("cwd"), str):
             return update.fields
     return None
+
+
+def _log_failure(what: str, error: Exception) -> None:
+    """Log where an exception came from, and not its text: that may quote anything (J-7)."""
+    log.error(
+        "%s failed with %s\n%s", what, type(error).__qualname__, "".join(traceback.format_tb(error.__traceback__))
+    )
 
 
 def _not_found(session_id: str) -> RequestError:

@@ -37,6 +37,9 @@ OnPermission: TypeAlias = "Callable[[PermissionRequest], Awaitable[Choice]]"
 _HELD: Final = 10_000
 """Updates of sessions not known yet that are held while a request that may name them is under way."""
 
+_HELD_BYTES: Final = DEFAULT_LIMIT
+"""How large these may be together, as JSON."""
+
 
 class PermissionRequest:
     """The agent asks for a permission. Answer it once, with one of ``options`` or ``None`` for none of them.
@@ -165,7 +168,7 @@ class ClientSession:
         if not blocks:
             raise ValueError("a prompt has at least one block")
         feed = self._feed(started=False)
-        feed.collecting = not self._turns.open
+        feed.collecting = False  # until it is inserted
         progress = _Progress(feed)
 
         def then(result: Raw | None, error: TwofoldError | None) -> None:
@@ -265,8 +268,14 @@ class ClientSession:
         return self._wait_room() if full else None
 
     def _mark(self, update: v2.SessionUpdate) -> None:
-        """Begin the turn of the oldest prompt that waits, at the user message that it seems to have become."""
+        """Begin the turn of the oldest prompt that waits, where its insertion shows: at the user message that it seems
+        to have become, or at a state that is not idle while no other turn runs."""
         waiting: Any = self._turns.waiting
+        if isinstance(update, v2.StateUpdate):
+            begins = update.state != "idle" and not self._turns.running
+            if waiting and begins:
+                waiting[0].feed.collecting = True
+            return
         first_sight = (
             isinstance(update, v2.UserMessage | v2.UserMessageChunk)
             and update.message_id not in self._own
@@ -342,6 +351,7 @@ class Client:
         self._connection: Connection
         self._sessions: dict[str, ClientSession] = {}
         self._held: list[v2.UpdateSessionNotification] = []
+        self._held_bytes = 0  # since there was nothing to wait for
         self._opening = 0  # requests under way that may bring a session
         self._asked = 0  # requests that somebody waits for
         self._waiting: set[asyncio.Event] = set()  # of readers that wait for room
@@ -375,6 +385,7 @@ class Client:
             self._opening -= 1
             if not self._opening:
                 self._held.clear()
+                self._held_bytes = 0
         return opened[0]
 
     async def resume(
@@ -411,15 +422,13 @@ class Client:
                 session._tell(reload.commit())
             _apply_lists(session, answer)
 
-        try:
-            await self.request("session/resume", params, then=then)
-        except BaseException:
-            if session._resuming:
-                session._resuming -= 1
-                session._reload = None
+        def failed() -> None:  # what comes behind the answer is no replay
+            session._resuming -= 1
+            session._reload = None
             if not known:
                 self._sessions.pop(session_id, None)
-            raise
+
+        await self.request("session/resume", params, then=then, failed=failed)
         return session
 
     async def list_sessions(self, *, cwd: str | os.PathLike[str] | None = None) -> list[v2.SessionInfo]:
@@ -460,11 +469,19 @@ class Client:
         """Whether the agent has a capability: ``supports("session", "prompt", "image")``."""
         return supports(self.capabilities, *path)
 
-    async def request(self, method: str, params: Any, *, then: Callable[[Raw], object] | None = None) -> Raw:
+    async def request(
+        self,
+        method: str,
+        params: Any,
+        *,
+        then: Callable[[Raw], object] | None = None,
+        failed: Callable[[], object] | None = None,
+    ) -> Raw:
         """Ask the agent anything in v2's words, extensions (``_…``) too, and give the raw result.
 
-        ``then`` is called with it in its place in the order received. Raises :class:`RequestError` and
-        :class:`ConnectionLost`; cancelling withdraws the request.
+        ``then`` is called with it in its place in the order received, ``failed`` when there is none, or ``then``
+        raised. Raises :class:`RequestError` and :class:`ConnectionLost`; cancelling withdraws the request, whose answer
+        is still heard.
         """
         future: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
 
@@ -476,6 +493,8 @@ class Client:
                 if then is not None:
                     then(raw)
             except Exception as problem:
+                if failed is not None:
+                    failed()
                 if not future.done():
                     future.set_exception(problem)
             else:
@@ -520,15 +539,17 @@ class Client:
 
     # What the agent says: the client's Side, as the agent sees it
 
-    def update(self, params: v2.UpdateSessionNotification, line: bytes | None) -> Awaitable[object] | None:  # noqa: ARG002
+    def update(self, params: v2.UpdateSessionNotification, line: bytes | None) -> Awaitable[object] | None:
         """Take an update."""
         session = self._sessions.get(params.session_id)
         if session is not None:
             return session._update(params.update)
         if self._opening and len(self._held) < _HELD:
-            self._held.append(params)
-        else:
-            self._fault(TwofoldError(f'an update of session "{params.session_id}", which is not open here'))
+            self._held_bytes += len(v2.encode(params.update) if line is None else line)
+            if self._held_bytes <= _HELD_BYTES:
+                self._held.append(params)
+                return None
+        self._fault(TwofoldError(f'an update of session "{params.session_id}", which is not open here'))
         return None
 
     def request_from_agent(self, call: Call) -> None:
@@ -741,7 +762,7 @@ async def connect(
                 raise HandshakeFailed(reason, asked=max(remaining)) from None
             except HandshakeFailed as error:
                 says_2 = error.asked == error.answered == 2
-                if not (restart and says_2 and 1 in remaining and isinstance(transport, ProcessTransport)):
+                if not (restart and says_2 and 1 in remaining and isinstance(agent, Sequence)):
                     raise
                 log.warning("%s; starting it again, asking for version 1", error)
                 await closing.end()

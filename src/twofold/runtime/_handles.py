@@ -47,6 +47,16 @@ def _blocks(content: str | Sequence[str | v2.ContentBlock]) -> list[v2.ContentBl
     return [_block(content)] if isinstance(content, str) else [_block(one) for one in content]
 
 
+def alike(meta: dict[str, Any]) -> dict[str, Any] | None:
+    """Give the ``_meta`` that every revision can hold (R-1): without null, which one of them takes for a removal."""
+    return {key: value for key, value in meta.items() if value is not None} or None
+
+
+def _removes(held: dict[str, Any] | None, meta: dict[str, Any] | None) -> bool:
+    """Whether a key goes. It is to be cleared first: a newer revision merges what comes by key (R-1)."""
+    return bool(held and meta and not held.keys() <= meta.keys())
+
+
 class MessageHandle:
     """Writes one message or thought: streams onto it, corrects it, takes it back.
 
@@ -78,26 +88,26 @@ class MessageHandle:
         self, content: str | Sequence[str | v2.ContentBlock], *, meta: dict[str, Any] | None = None
     ) -> None:
         """Let the message say this and nothing else (F-4). What it said before is erased from the journal (J-3)."""
-        if meta is not None:
-            await self._forget_keys(meta)
-        await self._whole(_blocks(content), UNSET if meta is None else meta, durable=True)
+        patch = UNSET if meta is None else await self._alike(meta)
+        await self._whole(_blocks(content), patch, durable=True)
 
     async def clear(self) -> None:
         """Take back what the message says (F-3). It is erased from the journal when this returns (J-3)."""
         await self._whole([], UNSET, durable=True)
 
     async def set_meta(self, meta: dict[str, Any] | None) -> None:
-        """Let the message's ``_meta`` be this, under every revision (R-1); ``None`` clears it."""
-        if meta is not None:
-            await self._forget_keys(meta)
-        await self._whole(UNSET, meta, durable=False)
+        """Let the message's ``_meta`` be this, under every revision (R-1); ``None`` clears it.
 
-    async def _forget_keys(self, meta: dict[str, Any]) -> None:
-        """A key that goes is removed by clearing first: a newer revision merges what comes by key."""
+        A key whose value is ``None`` is left out: not every revision could hold it.
+        """
+        await self._whole(UNSET, None if meta is None else await self._alike(meta), durable=False)
+
+    async def _alike(self, meta: dict[str, Any]) -> dict[str, Any] | None:
         message = self._session.state.message(self._type, self.message_id)
-        held = None if message is None else message.meta
-        if held and not held.keys() <= meta.keys():
+        patch = alike(meta)
+        if _removes(None if message is None else message.meta, patch):
             await self._whole(UNSET, None, durable=False)
+        return patch
 
     async def _whole(
         self, content: list[v2.ContentBlock] | UnsetType, meta: dict[str, Any] | UnsetType | None, *, durable: bool
@@ -142,13 +152,24 @@ class ToolCallHandle:
         name: str | UnsetType | None = UNSET,
         kind: str | UnsetType | None = UNSET,
         status: str | UnsetType | None = UNSET,
-        content: Sequence[str | v2.ContentBlock | v2.ToolCallContent] | UnsetType | None = UNSET,
+        content: str | Sequence[str | v2.ContentBlock | v2.ToolCallContent] | UnsetType | None = UNSET,
         locations: Sequence[v2.ToolCallLocation] | UnsetType | None = UNSET,
         raw_input: Any = UNSET,
         raw_output: Any = UNSET,
         meta: dict[str, Any] | UnsetType | None = UNSET,
     ) -> None:
-        """Patch the tool call: what is not given stays, ``None`` clears."""
+        """Patch the tool call: what is not given stays, ``None`` clears.
+
+        What ``None`` takes back of content, input or output is erased from the journal when this returns (J-3).
+        ``meta`` is the whole of it, under every revision (R-1).
+        """
+        call = self._session.state.tool_call(self.tool_call_id)
+        if isinstance(meta, dict):
+            meta = alike(meta)
+            if _removes(None if call is None else call.meta, meta):
+                await self._session.update(v2.ToolCallUpdate(tool_call_id=self.tool_call_id, meta=None))
+        if isinstance(content, str):
+            content = [content]
         await self._session.update(
             v2.ToolCallUpdate(
                 tool_call_id=self.tool_call_id,
@@ -161,7 +182,8 @@ class ToolCallHandle:
                 raw_input=raw_input,
                 raw_output=raw_output,
                 meta=meta,
-            )
+            ),
+            durable=content is None or raw_input is None or raw_output is None,
         )
 
     async def append(self, content: str | v2.ContentBlock | v2.ToolCallContent) -> None:

@@ -21,7 +21,7 @@ from twofold.exceptions import ConnectionLost, Malformed, RequestError, TwofoldE
 from twofold.fold import SETUP, Transcript, replay
 from twofold.journal import Appended, Writer
 from twofold.jsonrpc import CANCELLED, loads
-from twofold.runtime._handles import MessageHandle, TerminalHandle, ToolCallHandle, new_id
+from twofold.runtime._handles import MessageHandle, TerminalHandle, ToolCallHandle, alike, new_id
 from twofold.runtime._side import Call, Side, ask, update_line
 from twofold.wire import to_json, v2
 
@@ -69,7 +69,7 @@ class Session:
     def __init__(self, agent: Agent, session_id: str, cwd: str) -> None:
         self.session_id = session_id
         self.cwd = cwd
-        """The folder that the session is about, an absolute path. It need not exist."""
+        """The folder that it works in, an absolute path."""
         self.additional_directories: Sequence[str] = ()
         """Further folders that it may work in."""
         self.mcp_servers: Sequence[dict[str, Any]] = ()
@@ -87,9 +87,11 @@ class Session:
         self._work: asyncio.Task[Any] | None = None  # the author's handler of the turn
         self._cancelled = False
         self._asking = 0
+        self._asked: set[asyncio.Future[Any]] = set()  # outcomes that are waited for
         self._unstored = 0
         self._room = asyncio.Event()
         self._journal_error: BaseException | None = None
+        self._closing = False  # no prompt is taken any more
         self._closed = False
 
     def __repr__(self) -> str:
@@ -185,8 +187,8 @@ class Session:
         """Fold, queue for the journal, and tell the clients: in one go, so that all three have the same order."""
         if self._closed:
             raise TwofoldError(f'session "{self.session_id}" is closed')
+        raw = v2.encode(update)  # raises for what is no JSON, before anything was done
         self.state.apply(update)
-        raw = v2.encode(update)
         stored = None
         if self._writer is not None and type(update) is not v2.Notice:
             stored = self._writer.put(raw)
@@ -246,17 +248,22 @@ class Session:
             subject=UNSET if subject is None else subject,
             options=options,
         )
-        in_turn = self._work is not None and not self._work.done()
         self._asking += 1
         try:
-            if in_turn and self._asking == 1:
-                await self.update(v2.StateUpdate(state="requires_action"))
+            await self._show_asking()
             outcome = await self._ask_all(request)
         finally:
             self._asking -= 1
-        if in_turn and not self._asking and not self._cancelled:
-            await self.update(v2.StateUpdate(state="running"))
+        await self._show_asking()
         return _chosen(outcome, options)
+
+    async def _show_asking(self) -> None:
+        """Let the state of the turn that runs say whether the user is asked. Outside a turn the state is another's."""
+        async with self._order:
+            in_turn = self._work is not None and not self._work.done() and not self._cancelled
+            state = "requires_action" if self._asking else "running"
+            if in_turn and self.state.state != v2.StateUpdate(state=state):
+                self._emit(v2.StateUpdate(state=state))
 
     async def _ask_all(self, request: v2.RequestPermissionRequest) -> Any:
         """Ask every client and give the first outcome; the other requests are withdrawn."""
@@ -280,9 +287,11 @@ class Session:
             call = Call("session/request_permission", request, then)
             calls.append(call)
             ask(client, call)
+        self._asked.add(first)
         try:
             return await first
         finally:
+            self._asked.discard(first)
             for call in calls:
                 call.withdraw()
 
@@ -317,7 +326,8 @@ class Session:
         message_id = new_id()
         queued.call.respond(v2.PromptResponse(message_id=message_id))
         meta = queued.meta if isinstance(queued.meta, dict) else UNSET
-        await self.update(v2.UserMessage(message_id=message_id, content=queued.content, meta=meta))
+        said = UNSET if meta is UNSET else alike(meta) or UNSET
+        await self.update(v2.UserMessage(message_id=message_id, content=queued.content, meta=said))
         return Prompt(message_id, queued.content, meta)
 
     async def _turns(self) -> None:
@@ -334,9 +344,11 @@ class Session:
                 self._work = asyncio.create_task(self._agent.prompt(self, prompt))
                 answer = await self._finished(self._work)
                 stop_reason = answer if isinstance(answer, str) else "end_turn"
-        except Exception as error:
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # whatever it is: the client waits for the end of its turn
             stop_reason = "error"
-            self._agent.failed(self, error)
+            self._agent._turn_failed(self, error)
         if self._cancelled:
             stop_reason = "cancelled"
         with suppress(Exception):
@@ -344,7 +356,7 @@ class Session:
             self._check_journal()
         failure = v2.Error(code=-32603, message="Internal error") if stop_reason == "error" else UNSET
         self._work = None
-        with suppress(TwofoldError):
+        with suppress(Exception):  # what is wrong with the journal was told above, and the next turn is to come
             await self.update(v2.StateUpdate(state="idle", stop_reason=stop_reason, error=failure))
 
     async def _finished(self, work: asyncio.Task[Any]) -> Any:
@@ -355,9 +367,12 @@ class Session:
         return work.result()
 
     def _cancel(self) -> None:
-        """Stop the turn that runs, and refuse the prompts that wait."""
+        """Stop the turn that runs, refuse the prompts that wait, and withdraw what the user is asked."""
         while self._queue:
             self._queue.popleft().call.fail(RequestError(CANCELLED, "Request cancelled"))
+        for outcome in self._asked:
+            if not outcome.done():
+                outcome.set_result(None)
         if self._loop is not None and not self._loop.done():
             self._cancelled = True
             if self._work is not None and not self._work.done():
@@ -389,7 +404,6 @@ class Session:
         ``then`` is called before the first live update that comes after.
         """
         async with self._order:
-            self._detach(client)
             updates: list[v2.SessionUpdate] = list(replay(self.state)) if history else []
             for update in updates:
                 if isinstance(update, v2.StateUpdate) or (isinstance(update, v2.OtherUpdate) and update.kind == SETUP):

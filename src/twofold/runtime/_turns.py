@@ -34,6 +34,11 @@ class Turns:
         """The prompts not inserted yet, in order."""
         return self._waiting
 
+    @property
+    def running(self) -> bool:
+        """Whether the turn of any prompt runs."""
+        return bool(self._running)
+
     def sent(self, prompt: Hashable) -> None:
         """Note that a prompt was sent."""
         self._waiting.append(prompt)

@@ -20,6 +20,7 @@ permission is asked, and ``idle`` when the agent has answered.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -39,6 +40,12 @@ __all__ = ["MODE", "V1Agent"]
 MODE: Final = "mode"
 """The id of the configuration option made of a v1 agent's modes."""
 
+CLOSE_DEADLINE: Final = 5.0
+"""Seconds that an agent has to end a turn when the session is closed."""
+
+_EARLY: Final = 100
+"""Sessions that no answer has named yet of which it is remembered what was said."""
+
 _CONVERSATION: Final = (
     v2.ContentChunk,
     v2.MessageUpdate,
@@ -57,7 +64,7 @@ class _Prompt(Struct, eq=False):
 class _Session:
     """What is known of one session of the agent."""
 
-    __slots__ = ("asking", "mode", "prompts", "quiet", "running", "titles", "up")
+    __slots__ = ("asking", "at_rest", "mode", "prompts", "quiet", "running", "titles", "up")
 
     def __init__(self) -> None:
         self.up = Upgrader()
@@ -67,6 +74,7 @@ class _Session:
         self.titles: dict[str, str] = {}  # of tool calls, for permission requests that name none
         self.mode: dict[str, Any] | None = None  # the option made of the agent's modes
         self.quiet = False  # a replay that nobody asked for is under way
+        self.at_rest: Callable[[], object] | None = None  # called when what runs has ended: the session is to close
 
 
 class V1Agent:
@@ -91,6 +99,8 @@ class V1Agent:
         self._client = client
         self._lost = lost
         self._sessions: dict[str, _Session] = {}
+        self._early: dict[str, _Session] = {}  # heard of before an answer has named them
+        self._opening = 0  # requests under way that may name one
         self._number = 0
         self.tell_of_end = False
         """Whether a turn that the agent's end cut short is told as ended, with an error. (Else who asked knows.)"""
@@ -104,7 +114,9 @@ class V1Agent:
         """Ask the agent, in v1's words, what the client asks."""
         match call.method:
             case "session/new":
-                self._ask(call, "session/new", _setup(call.json()), self._opened)
+                params = _setup(call.json())
+                self._opening += 1
+                self._ask(call, "session/new", params, self._opened, after=self._no_longer_opening)
             case "session/resume":
                 self._resume(call)
             case "session/prompt":
@@ -178,8 +190,13 @@ class V1Agent:
         session_id = result.get("sessionId")
         if not isinstance(session_id, str):
             raise Malformed("$.result.sessionId", expected="a string", found="something else")
-        session = self._sessions.setdefault(session_id, _Session())
+        session = self._sessions.setdefault(session_id, self._early.pop(session_id, _Session()))
         return {"sessionId": session_id, **self._attached(session, session_id, result)}
+
+    def _no_longer_opening(self, _ok: bool) -> None:
+        self._opening -= 1
+        if not self._opening:
+            self._early.clear()
 
     def _attached(self, session: _Session, session_id: str, result: dict[str, Any]) -> dict[str, Any]:
         """Say the options of an answer in v2's words; modes are one of them."""
@@ -280,6 +297,9 @@ class V1Agent:
                     failure = v2.Error(code=code, message=words)
                     update = v2.StateUpdate(state="idle", stop_reason="error", error=failure)
                 self._tell(session_id, update)
+            at_rest, session.at_rest = session.at_rest, None
+            if at_rest is not None:
+                at_rest()
             self._next(session_id, session)
 
         self._remote.request(Call("session/prompt", prompt.params, then))
@@ -296,17 +316,35 @@ class V1Agent:
             ours.withdraw()
 
     def _close(self, call: Call) -> None:
+        """Close a session. What runs is cancelled first, and the answer comes after its idle."""
         session_id = decode(v2.SessionRequest, call.params).session_id
         session = self._sessions.get(session_id)
-        if session is not None:
-            self._cancel(session_id)
-        if "close" in self._can:
-            self._ask(call, call.method, call.params, None, after=lambda _: self._sessions.pop(session_id, None))
+
+        def close() -> None:
+            if "close" in self._can:
+                self._ask(call, call.method, call.params, None, after=lambda _: self._sessions.pop(session_id, None))
+            else:
+                self._sessions.pop(session_id, None)
+                call.respond()
+
+        if session is None or session.running is None:
+            close()
             return
-        if session is not None and session.running is not None:
-            self._connection.notify("session/cancel", {"sessionId": session_id})
-        self._sessions.pop(session_id, None)
-        call.respond()
+        self._connection.notify("session/cancel", {"sessionId": session_id})
+        self._cancel(session_id)
+
+        def late() -> None:
+            session.at_rest = None
+            self._tell(session_id, v2.StateUpdate(state="idle", stop_reason="cancelled"))
+            close()
+
+        timer = asyncio.get_running_loop().call_later(CLOSE_DEADLINE, late)
+
+        def at_rest() -> None:
+            timer.cancel()
+            close()
+
+        session.at_rest = at_rest
 
     def _set_option(self, call: Call) -> None:
         request = decode(v2.SetSessionConfigOptionRequest, call.params)
@@ -334,9 +372,11 @@ class V1Agent:
 
     def heard(self, params: v1.SessionNotification) -> Awaitable[object] | None:
         """Tell the client of an update."""
-        session = self._sessions.get(params.session_id)
+        session = self._sessions.get(params.session_id) or self._early.get(params.session_id)
         if session is None:  # it may come before the answer that names the session
-            session = self._sessions[params.session_id] = _Session()
+            session = _Session()
+            if self._opening and len(self._early) < _EARLY:
+                self._early[params.session_id] = session
         update = params.update
         if isinstance(update, v1.ToolCall | v1.ToolCallUpdate) and isinstance(update.title, str):
             session.titles[update.tool_call_id] = update.title
@@ -391,7 +431,9 @@ class V1Agent:
             raise Malformed("$.params.sessionId", expected="a string", found="something else")
         if not is_object(tool_call):
             raise Malformed("$.params.toolCall", expected="an object", found="something else")
-        session = self._sessions.setdefault(session_id, _Session())
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise RequestError(-32002, "Session not found", {"sessionId": session_id})
         session.up.permission_requested()
         update = v1.read_update({**tool_call, "sessionUpdate": "tool_call_update"}, path="$.params.toolCall")
         subject: dict[str, Any] = {}

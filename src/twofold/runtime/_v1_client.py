@@ -170,7 +170,9 @@ class V1Client:
 
         def then(result: Raw | None, error: TwofoldError | None) -> None:
             try:
-                if error is not None:
+                if isinstance(error, RequestError) and error.code == -32601:
+                    call.fail(method_not_found(call.method))  # by the name that the client knows
+                elif error is not None:
                     call.fail(error)
                 elif translate is None or result is None:
                     call.respond(result)
@@ -289,7 +291,14 @@ class V1Client:
 
         view.turns.sent(sent)
         asked = Call("session/prompt", params, then)
-        call.on_withdrawn = asked.withdraw
+
+        def withdrawn() -> None:
+            if asked.settled:  # in v1 the request is the turn
+                self._agent.notify("session/cancel", {"sessionId": session_id})
+            else:
+                asked.withdraw()
+
+        call.on_withdrawn = withdrawn
         ask(self._agent, asked)
 
     def _answer(self, session_id: str, sent: Any, idle: v2.StateUpdate) -> None:

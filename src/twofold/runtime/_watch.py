@@ -91,8 +91,8 @@ class Feed:
 class Watch:
     """The changes of a session, as an async iterator: each once, in order, from when it was made.
 
-    Take them at your own pace: the agent is not read any further while :data:`LIMIT` of them wait. Drop it, or
-    :meth:`close` it, when done.
+    Take them at your own pace: the agent is not read any further while 1,024 of them wait. Drop it, or :meth:`close`
+    it, when done. A change's target is the live thing, and may be further than the change.
     """
 
     def __init__(self, feed: Feed) -> None:

@@ -1,0 +1,1 @@
+"""A conversation with an agent: on a terminal (``terminal``) or on pipes (``plain``)."""
