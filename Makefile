@@ -11,7 +11,7 @@ PIP := $(PY) -m pip --quiet --disable-pip-version-check
 STAMPS := $(VENV)/.stamps
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test peers check format bench docs pins clean
+.PHONY: help install demo test peers check format bench docs site pins clean
 
 help:
 	@echo 'make install   make $(VENV) with $(BIN)/twofold in it'
@@ -22,6 +22,7 @@ help:
 	@echo 'make format    put the formatting and the order of imports right'
 	@echo 'make bench     run the benchmarks; ARGS passes words on'
 	@echo 'make docs      write anew what the documentation takes from the code'
+	@echo 'make site      build the documentation as a web site in build/site'
 	@echo 'make pins      pin the newest in requirements/, and what tests/node/package.json names'
 	@echo 'make clean     remove everything that these targets made'
 	@echo
@@ -33,7 +34,7 @@ install: $(STAMPS)/install
 demo: $(STAMPS)/install
 	@$(BIN)/twofold demo $(ARGS)
 
-test: $(STAMPS)/test
+test: $(STAMPS)/test $(STAMPS)/docs
 	@$(PY) -m pytest $(ARGS)
 
 peers: $(STAMPS)/test
@@ -58,6 +59,11 @@ docs: $(STAMPS)/test
 	@$(PY) docs/generate_conversion_table.py
 	@$(PY) -m tests.cli_reference > docs/cli.md.new && mv docs/cli.md.new docs/cli.md
 
+site: $(STAMPS)/docs
+	@rm -rf build/site
+	@$(PY) docs/site/build.py build/site
+	@echo 'Built: build/site/index.html'
+
 # Universal: one file serves every system and every Python from 3.11 on. Each file is resolved under the ones before it.
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --upgrade
 PEERS_LOCK = $(PY) -m tests.node_tools npm install --package-lock-only --omit-lockfile-registry-resolved --prefix
@@ -68,6 +74,7 @@ pins: $(STAMPS)/test
 	$(COMPILE) pyproject.toml -o requirements/runtime.txt
 	$(COMPILE) pyproject.toml --group test -c requirements/runtime.txt -o requirements/test.txt
 	$(COMPILE) pyproject.toml --group dev -c requirements/test.txt -o requirements/check.txt
+	$(COMPILE) --group docs -c requirements/check.txt -o requirements/docs.txt
 	$(COMPILE) --group python-sdk-rc -o requirements/python-sdk-rc.txt
 	$(subst 3.11,3.12,$(COMPILE)) --group peers-fast-agent -o requirements/peers-fast-agent.txt
 	$(COMPILE) --group peers-hermes -o requirements/peers-hermes.txt
@@ -104,4 +111,8 @@ $(STAMPS)/test: $(STAMPS)/install requirements/test.txt
 
 $(STAMPS)/check: $(STAMPS)/test requirements/check.txt
 	@$(PIP) install --require-hashes -r requirements/check.txt
+	@touch $@
+
+$(STAMPS)/docs: $(STAMPS)/test requirements/docs.txt
+	@$(PIP) install --require-hashes -r requirements/docs.txt
 	@touch $@

@@ -75,9 +75,9 @@ class _Agent:
         words = [sys.executable, "-m", "benchmarks.ticking", *self._words]
         self._process = subprocess.Popen(words, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
         self._ask("initialize", {"protocolVersion": 2, "info": {"name": "bench", "version": "0"}, "capabilities": {}})
-        self._read(b'"result"')
+        self._read(b'"id"')
         self._ask("session/new", {"cwd": str(ROOT), "mcpServers": []})
-        self._session = json.loads(self._read(b'"result"'))["result"]["sessionId"]
+        self._session = json.loads(self._read(b'"id"'))["result"]["sessionId"]
         self.turn()
         return self
 

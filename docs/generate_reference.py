@@ -40,6 +40,7 @@ MODULES: Final = (
     "twofold.runtime.client",
     "twofold.runtime.websocket",
     "twofold.bridge",
+    "twofold.web",
     "twofold.capture",
     "twofold.capture.importing",
     "twofold.plaintext",

@@ -42,8 +42,7 @@ class Streaming(Agent):
     async def tool(self, session: Session) -> None:
         command = [sys.executable, "-c", "print('hello from tool', end='')"]
         async with session.tool_call("Run printf", kind="execute", status="pending") as call:
-            allowed = await session.request_permission("Run printf", subject=call)
-            if allowed is None or not allowed.kind.startswith("allow"):
+            if not await session.allowed("Run printf", subject=call):
                 await call.update(status="failed")
                 await session.message().append("Not done.")
                 return

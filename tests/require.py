@@ -9,7 +9,7 @@ import pytest
 def missing(part: str, why: str) -> NoReturn:
     """Skip the test, or fail it where `TWOFOLD_REQUIRE` names `part` or says `all`.
 
-    `TWOFOLD_REQUIRE` is a comma list of parts: `node`, `sdk`, `nats`, `tmpfs`, `chromium`, `peers`.
+    `TWOFOLD_REQUIRE` is a comma list of parts: `node`, `sdk`, `nats`, `tmpfs`, `chromium`, `peers`, `docs`.
     CI says `all`, so that nothing there passes by being skipped.
     """
     required = {word.strip() for word in os.environ.get("TWOFOLD_REQUIRE", "").split(",")}

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -408,6 +409,16 @@ class TestTheClientThatPrints:
             "[agent_message] Not done.",
             "",
         ]
+
+    def test_cancels_the_turn_when_it_is_interrupted(self) -> None:
+        command = example("print_client", "-p", "slow", *example("streaming_agent"))
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as client:
+            assert client.stdout is not None
+            client.stdout.readline()
+            assert client.stdout.read(len("[agent_message] tick 1")) == "[agent_message] tick 1"
+            client.send_signal(signal.SIGINT)
+            assert client.wait(DEADLINE) == 0
+            assert "tick 500" not in client.stdout.read()
 
     def test_says_why_there_is_no_agent(self) -> None:
         done = subprocess.run(

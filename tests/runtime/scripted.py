@@ -12,7 +12,19 @@ from typing import Any, Final, TypeVar
 
 from twofold.jsonrpc import dumps
 
-__all__ = ["DEADLINE", "MIB", "line", "python", "run", "turns", "twofold_program"]
+__all__ = [
+    "AGENT",
+    "DEADLINE",
+    "MIB",
+    "line",
+    "parsed",
+    "python",
+    "run",
+    "scripted",
+    "turns",
+    "twofold_program",
+    "words",
+]
 
 DEADLINE: Final = 20.0
 MIB: Final = 1024 * 1024
@@ -46,6 +58,11 @@ async def turns(count: int) -> None:
 def line(**members: Any) -> bytes:
     """Write a JSON-RPC message."""
     return dumps({"jsonrpc": "2.0", **members})
+
+
+def words(text: str) -> list[str]:
+    """Give the words of a text."""
+    return text.split()
 
 
 def python(code: str, *words: str) -> Sequence[str]:

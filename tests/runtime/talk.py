@@ -96,7 +96,7 @@ class Talk:
         """Wait for the next line."""
         while self._taken == len(self.lines):
             if not await self.read():
-                raise AssertionError(f"the other end has ended; it said {story(self.lines)}")
+                raise AssertionError(f"the other end has ended; it said last {story(self.lines[-10:])}")
         self._taken += 1
         return self.lines[self._taken - 1]
 

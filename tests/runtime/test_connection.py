@@ -567,7 +567,9 @@ def test_it_can_be_waited_for_that_everything_is_answered() -> None:
 # Floods
 
 
-def test_a_peer_that_floods_us_and_does_not_read_our_answers_is_slowed() -> None:
+def test_a_peer_that_floods_us_and_does_not_read_our_answers_is_slowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "_UNREAD", 10_000)
+
     async def main() -> None:
         talk = Talk(limit=10_000)
         talk.heard.on_request = lambda incoming: incoming.respond()
@@ -580,6 +582,26 @@ def test_a_peer_that_floods_us_and_does_not_read_our_answers_is_slowed() -> None
         answers = await talk.replies(5000)
         assert [answer["id"] for answer in answers] == list(range(5000))
         await talk.end()
+
+    run(main())
+
+
+def test_a_peer_that_does_not_read_is_heard_all_the_same() -> None:
+    async def main() -> None:
+        talk = Talk(limit=1000)
+        talk.connection.notify("_big", {"text": "x" * 5000})
+        draining = asyncio.create_task(talk.connection.drain())
+        for number in range(100):
+            talk.say(update(str(number)))
+            await turns(3)
+        talk.say(line(id=1, method="m"), line(method=CANCEL, params={"requestId": 1}))
+        await turns(10)
+        assert talk.heard.told == [*map(str, range(100)), "m"]
+        assert talk.heard.requests[0].withdrawn
+        assert not draining.done()
+        await talk.end()
+        with pytest.raises(ConnectionLost):
+            await draining
 
     run(main())
 

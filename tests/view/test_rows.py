@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 
 from tests.view.hostile import acts, transcript_of, transcripts, updates
 from twofold.fold import Transcript
+from twofold.plaintext import Run, Style
 from twofold.view import LiveRows, Piece, Row, row, rows
 from twofold.wire import v2
 
 OUTPUT = base64.b64encode(b"\x1b[32m42 passed\x1b[0m\r\n").decode()
+PASSED = Piece("code", "42 passed", runs=[Run("42 passed", Style(foreground=2))])
 
 
 def text(words: str) -> dict[str, Any]:
@@ -144,11 +146,11 @@ def test_a_terminal_that_a_tool_call_shows_is_part_of_its_row() -> None:
     }
     found = the_row(*TERMINAL, call)
     assert found.kind == "tool"
-    assert found.body == [Piece("note", "$ pytest"), Piece("code", "42 passed"), Piece("note", "exit 0")]
+    assert found.body == [Piece("note", "$ pytest"), PASSED, Piece("note", "exit 0")]
 
 
 def test_a_terminal_by_itself_is_a_row() -> None:
-    assert the_row(*TERMINAL) == Row("terminal/x", "terminal", "pytest", "exit 0", [Piece("code", "42 passed")])
+    assert the_row(*TERMINAL) == Row("terminal/x", "terminal", "pytest", "exit 0", [PASSED])
 
 
 @pytest.mark.parametrize(
@@ -254,4 +256,4 @@ def test_a_row_in_which_nothing_changed_is_the_same_object() -> None:
     transcript.apply(v2.read_update(TERMINAL[1]))
     assert live.now()[0] is message
     assert live.now()[1] is not tool
-    assert live.now()[1].body == [Piece("code", "42 passed")]
+    assert live.now()[1].body == [PASSED]

@@ -1,5 +1,6 @@
 """What somebody else wrote is shown and does not act; terminal output is read as a terminal would."""
 
+import itertools
 import sys
 import time
 
@@ -8,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.view.hostile import ACTING, SEQUENCES, acts, texts
+from twofold.plaintext import Run, Style, styled_terminal
 from twofold.view import plain_terminal, visible, visible_line
 
 
@@ -105,6 +107,60 @@ def test_terminal_output_is_the_text_that_it_leaves(output: bytes, text: str) ->
     assert plain_terminal(output) == text
 
 
+@pytest.mark.parametrize(
+    ("output", "runs"),
+    [
+        (b"", []),
+        (b"plain\n", [Run("plain\n")]),
+        (b"a\x1b[31mb\x1b[0mc", [Run("a"), Run("b", Style(foreground=1)), Run("c")]),
+        (b"\x1b[1;4;92mx\x1b[mx", [Run("x", Style(foreground=10, bold=True, underlined=True)), Run("x")]),
+        (b"\x1b[7;9mx\x1b[27;29mx", [Run("x", Style(inverse=True, struck=True)), Run("x")]),
+        (b"\x1b[1;2;3mx\x1b[22;23mx", [Run("x", Style(bold=True, dim=True, italic=True)), Run("x")]),
+        (b"\x1b[41mx\x1b[107mx\x1b[49mx", [Run("x", Style(background=1)), Run("x", Style(background=15)), Run("x")]),
+        (b"\x1b[38;5;208;1mx", [Run("x", Style(foreground=208, bold=True))]),
+        (b"\x1b[38;2;255;0;0mx", [Run("x", Style(foreground=196))]),
+        (b"\x1b[38:2::0:0:255mx\x1b[48:5:7mx", [Run("x", Style(21)), Run("x", Style(21, 7))]),
+        (b"\x1b[4:3mx\x1b[4:0mx", [Run("x", Style(underlined=True)), Run("x")]),
+        (b"\x1b[8mhidden\x1b[5mblinking\x1b[0m", [Run("hiddenblinking")]),
+        (b"\x1b[38;5mx\x1b[38;2;1mx\x1b[38mx\x1b[99999999mx", [Run("xxxx")]),
+        (b"\x1b[31mred\nred", [Run("red\nred", Style(foreground=1))]),
+        (b"\x1b[31mab\r\x1b[32mx\n", [Run("x", Style(2)), Run("b", Style(1)), Run("\n", Style(2))]),
+        (b"\x1b[31m\x07\x1b[32m\r\nx", [Run("\u2407", Style(1)), Run("\nx", Style(2))]),
+        (b"\xc2\x9b31mx", [Run("x", Style(1))]),
+        (b"\x1b[?31mx\x1b[>4;1mx", [Run("xx")]),
+    ],
+)
+def test_colours_and_styles_are_kept_and_nothing_is_hidden(output: bytes, runs: list[Run]) -> None:
+    assert styled_terminal(output) == runs
+
+
+STYLING = (
+    "\x1b[1m",
+    "\x1b[0m",
+    "\x1b[31;4m",
+    "\x1b[38;5;9m",
+    "\x1b[48:2::1:2:3m",
+    "\r",
+    "\x08",
+    "\x1b[K",
+    "\u200d",
+    "x",
+)
+
+
+@given(
+    st.lists(st.one_of(texts, st.sampled_from(STYLING)), max_size=12).map(
+        lambda found: "".join(found).encode("utf-8", "replace")
+    )
+)
+@example("\u200d\x1b[1mx\x1b[1m\u200d\u200d\x1b[0my\x1b\x1b[1m[Kz".encode())
+def test_with_its_styles_output_is_the_same_text(output: bytes) -> None:
+    runs = styled_terminal(output)
+    assert "".join(run.text for run in runs) == plain_terminal(output)
+    assert all(run.text for run in runs)
+    assert not any(one.style == two.style for one, two in itertools.pairwise(runs))
+
+
 @pytest.mark.parametrize("output", [b"\x1b]0;never ended, and\nmore text", b"\x1bPnever ended, and\nmore text"])
 def test_a_string_without_its_end_hides_nothing(output: bytes) -> None:
     assert plain_terminal(output).endswith("never ended, and\nmore text")
@@ -130,6 +186,8 @@ SIZE = 1_000_000
     [
         b"collected 42 items\n",
         b"\x1b[31mred\x1b[0m\n",
+        b"\x1b[3;38;5;1;48:2:1:2:3mx",
+        b"\x1b[1mx\r",
         b"Downloading 100%\r",
         b"a\x08",
         b"\x1b",
@@ -148,11 +206,13 @@ def test_a_megabyte_of_anything_takes_a_moment(unit: bytes) -> None:
     output = (unit * (SIZE // len(unit) + 1))[:SIZE]
     began = time.process_time()
     plain_terminal(output)
-    assert time.process_time() - began < 10  # half a second where this was written; an hour if it were quadratic
+    styled_terminal(b"\x1b[31m" + output)
+    assert time.process_time() - began < 10  # a second a second where this was written; an hour if it were quadratic
 
 
 @pytest.mark.parametrize("after", [b"\x08" * (SIZE // 2), b"\x1b[2K" * (SIZE // 8), b"\x1b[K" * (SIZE // 6)])
 def test_going_back_over_a_long_line_is_not_quadratic(after: bytes) -> None:
     began = time.process_time()
     plain_terminal(b"x" * (SIZE // 2) + after)
+    styled_terminal(b"\x1b[1m" + b"x" * (SIZE // 2) + after)
     assert time.process_time() - began < 10

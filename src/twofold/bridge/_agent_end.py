@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from typing import Protocol, TypeAlias
 
-from twofold.bridge._lines import Fragment, Lines
+from twofold.bridge._lines import Fragment, Lines, Own
 from twofold.bridge._record import Recorder
 from twofold.exceptions import ConnectionLost, LineTooLong
 from twofold.jsonrpc import DEFAULT_LIMIT
@@ -26,7 +26,8 @@ ToClient: TypeAlias = Sequence[bytes]
 class Between(Protocol):
     """Stands between the client and the agent and may say other lines than those that came.
 
-    While it takes its time (it gives something to await) nothing overtakes the line.
+    While it takes its time (it gives something to await) nothing overtakes the line. A line is recorded as it is
+    towards the client, unless what is given is :class:`Own`.
     """
 
     def to_agent(self, line: bytes) -> ToAgent | Awaitable[ToAgent]:
@@ -109,7 +110,7 @@ class AgentEnd:
                 lines = await instead if isinstance(instead, Awaitable) else instead
             for line in lines:
                 told.append(line)
-                if self._recorder is not None and type(line) is not Fragment:
+                if self._recorder is not None and type(line) is bytes:
                     self._recorder.line(line, "a2c")
         return told
 
@@ -117,9 +118,9 @@ class AgentEnd:
         """Put back what was read too many; it is given again first."""
         self._said = [*pieces, *self._said]
 
-    def say(self, line: bytes) -> None:
-        """Tell the client's side, unrecorded, something that the agent did not say."""
-        self._said.append(line + b"\n")
+    def say(self, line: Own) -> None:
+        """Tell the client's side something that the agent did not say."""
+        self._said.append(line)
         self._saying.set()
 
     def send_piece(self, piece: bytes) -> None:
@@ -151,7 +152,7 @@ class AgentEnd:
     def _send(self, piece: bytes, instead: ToAgent) -> None:
         if instead is None:
             return
-        if self._recorder is not None and type(piece) is not Fragment:
+        if self._recorder is not None and type(instead) is bytes:
             self._recorder.line(piece, "c2a")
         self._stream.send_raw(instead)
 
@@ -163,7 +164,13 @@ class AgentEnd:
         """Say that the client's side says nothing more."""
         with suppress(ConnectionLost):
             await self.drain()
-        self._stream.end()
+        if not self.deaf:
+            self._stream.end()
+
+    @property
+    def deaf(self) -> bool:
+        """Whether the agent takes nothing more."""
+        return self._stream.gone
 
     async def lost(self) -> ConnectionLost:
         """Say how the agent ended, once its output has."""

@@ -13,7 +13,10 @@ the client asks        the agent answers      the bridge
 2                      an error               starts the agent again asking for 1, and converts
 =====================  =====================  ============================================================
 
-With ``agent_version`` the agent is asked for that version in the first place.
+With ``agent_version`` the agent is asked for that version in the first place, and what it answers is final.
+
+However a conversation ends, what either side asked and will not be answered is answered with an error: the agent has
+ended, the client has, or the bridge is stopped (by cancelling :meth:`Bridge.run`).
 """
 
 from __future__ import annotations
@@ -25,12 +28,14 @@ from contextlib import suppress
 from functools import partial
 from typing import IO, Any, Final, Literal, TypeAlias
 
-from msgspec import Raw, UnsetType
+from msgspec import Raw, Struct, UnsetType
 
 from twofold.bridge._agent_end import AgentEnd
-from twofold.bridge._lines import Lines, Piece
+from twofold.bridge._client_end import ClientEnd
+from twofold.bridge._lines import Fragment, Lines
 from twofold.bridge._memory import Memory
-from twofold.bridge._record import Recorder, Sender
+from twofold.bridge._passing import Passing, frame_of, refusal
+from twofold.bridge._record import Recorder
 from twofold.convert import Loss, Policy
 from twofold.exceptions import (
     ConnectionLost,
@@ -41,25 +46,13 @@ from twofold.exceptions import (
     RequestError,
     TwofoldError,
 )
-from twofold.fold import LOSS, SETUP, Revision
+from twofold.fold import LOSS, Revision
 from twofold.journal import Journal
-from twofold.jsonrpc import (
-    DEFAULT_LIMIT,
-    Batch,
-    ErrorResponse,
-    Frame,
-    Id,
-    Request,
-    Response,
-    dumps,
-    encode,
-    loads,
-    parse,
-)
+from twofold.jsonrpc import DEFAULT_LIMIT, ErrorResponse, Id, Request, Response, dumps, encode, loads, parse
 from twofold.runtime import ProcessTransport, StreamTransport
-from twofold.runtime._connection import Connection, Incoming, wire_error
+from twofold.runtime._connection import Connection, Incoming
 from twofold.runtime._process import own_stdio
-from twofold.runtime._side import Inbound, Remote
+from twofold.runtime._side import Call, Inbound, Remote
 from twofold.runtime._v1_agent import V1Agent
 from twofold.runtime._v1_client import V1Client
 from twofold.runtime._versions import (
@@ -77,6 +70,17 @@ Report: TypeAlias = Callable[[str, Mapping[str, Any]], object]
 """Hears what happens: the name of an event, and facts about it (never content)."""
 
 _HANDSHAKE: Final = "twofold-initialize"
+_REASON: Final = "the agent said what protocol version 1 cannot say; load the session again to see it as it is"
+_VIEW_ENDED: Final = RequestError(-32603, "Internal error", {"reason": _REASON})
+
+
+class _Asked(Struct):
+    """The client's ``initialize``."""
+
+    id: Id
+    line: bytes
+    params: dict[str, Any]
+    version: Literal[1, 2]
 
 
 class Bridge:
@@ -115,44 +119,60 @@ class Bridge:
         """What went wrong, when something did."""
         self._command = command
         self._given = client
+        self._journal = journal
         self._on_loss = on_loss
         self._agent_version = agent_version
         self._refuse_client_tools = refuse_client_tools
         self._tell = report
+        self._revision = Revision(revision)
         self._start = {"cwd": cwd, "env": env, "stderr": stderr, "line_limit": line_limit, "grace": grace}
         self._start_timeout = start_timeout
         self._drain_timeout = drain_timeout
         self._line_limit = line_limit
         self._recorder: Recorder | None = None
-        if journal is not None:
-            say = partial(self._report, "journal")
-            self._recorder = Recorder(journal, revision=Revision(revision), report=lambda words: say(words=words))
         self._client: StreamTransport
-        self._agent: AgentEnd | None = None
-        self._opening: dict[Id, Any] = {}  # session/new requests under way → their working directory
-        self._initialized: dict[str, Any] = {}  # a v1 agent's answer
-        self._go_on: Callable[[], Awaitable[None]] = self._pass
+        self._agent_end: AgentEnd | None = None
+        self._why = ConnectionLost("the bridge was stopped")  # what is not answered is not
 
     async def run(self) -> bool:
-        """Serve until either side ends; gives whether all went well (:attr:`failure` says what did not)."""
+        """Serve until either side ends; gives whether all went well (:attr:`failure` says what did not).
+
+        Cancel it to stop: both sides are told, and the agent is ended, before it is over.
+        """
         self._client = self._given or await own_stdio(line_limit=self._line_limit)
+        if self._journal is not None:
+            loop = asyncio.get_running_loop()
+            say = partial(loop.call_soon_threadsafe, partial(self._say, "journal"))
+            self._recorder = Recorder(self._journal, revision=self._revision, report=say)
         try:
             await self._serve()
         except (HandshakeFailed, ConnectionLost) as error:
             self._fail(str(error))
+        except asyncio.CancelledError:
+            self._report("stopped")
+            raise
+        except Exception as error:
+            self._fail(f"the bridge itself failed with {type(error).__name__}")
+            raise
         finally:
-            if self._agent is not None:
-                await self._agent.close()
-            await self._client.close()
-            if self._recorder is not None:
-                await asyncio.to_thread(self._recorder.close)
-            self._report("end", losses=self.losses, failure=self.failure)
+            await _to_its_end(self._close())
         return self.failure is None
+
+    async def _close(self) -> None:
+        if self._agent_end is not None:
+            await self._agent_end.close()
+        await self._client.close()
+        if self._recorder is not None:
+            await asyncio.to_thread(self._recorder.close)
+        self._report("end", losses=self.losses, failure=self.failure)
 
     def _fail(self, words: str) -> None:
         if self.failure is None:
             self.failure = words
-            self._report("failure", words=words)
+            self._say("failure", words)
+
+    def _say(self, event: str, words: str) -> None:
+        self._report(event, words=words)
 
     def _report(self, event: str, **facts: Any) -> None:
         if self._tell is not None:
@@ -161,180 +181,173 @@ class Bridge:
     # Beginning
 
     async def _serve(self) -> None:
+        """Talk until that is over, or nobody listens any more."""
+        talk = asyncio.create_task(self._talk())
+        gone = asyncio.create_task(self._client.wait_gone())
+        try:
+            await asyncio.wait((talk, gone), return_when=asyncio.FIRST_COMPLETED)
+            if not talk.done():
+                self._why = ConnectionLost("the client is gone")
+        finally:
+            for task in (talk, gone):
+                task.cancel()
+            await asyncio.gather(talk, gone, return_exceptions=True)
+        if not talk.cancelled():
+            talk.result()
+
+    async def _talk(self) -> None:
         starting = asyncio.create_task(self._started())  # while the client is still about to speak
         try:
-            first, rest = await self._first()
-        except BaseException:
+            asked = await self._first()
+            if asked is None:
+                await starting
+            else:
+                go_on = await self._begun(asked, starting)
+                await go_on()
+        finally:
             starting.cancel()
             with suppress(asyncio.CancelledError, ConnectionLost):
                 await starting
-            raise
-        if first is None:
-            await starting
-            return
-        request, line = first
+
+    async def _begun(self, asked: _Asked, starting: asyncio.Task[None]) -> Callable[[], Awaitable[None]]:
+        """Agree with both sides on versions; give how to go on. Whatever happens, the client is answered."""
+        agreed = False
+        error: TwofoldError = self._why
         try:
-            params = _object(request)
-            asked = params.get("protocolVersion")
-            if not isinstance(asked, int) or isinstance(asked, bool):
-                raise Malformed("$.params.protocolVersion", expected="an integer", found="something else")
-            if asked < 1:
-                data = {"requested": asked, "supported": [1, 2]}
-                raise RequestError(UNSUPPORTED, "Unsupported protocol version", data)
-        except TwofoldError as error:
-            self._refuse(request.id, error)
-            raise HandshakeFailed("the client's initialize is wrong: " + str(error)) from None
-        self._client.unread(rest)
-        try:
-            await starting
             async with asyncio.timeout(self._start_timeout):
-                await self._agree(request, line, params, min(asked, 2))
+                await starting
+                go_on = await self._agree(asked)
+                agreed = True
+                return go_on
         except TimeoutError:
-            late = HandshakeFailed(f"{self._name} did not answer initialize within {self._start_timeout:g} seconds")
-            self._refuse(request.id, late)
-            raise late from None
-        except (HandshakeFailed, ConnectionLost) as error:
-            self._refuse(request.id, error)
+            error = HandshakeFailed(f"{self._agent.name} did not answer initialize in {self._start_timeout:g} seconds")
+            raise error from None
+        except (HandshakeFailed, ConnectionLost) as problem:
+            error = problem
             raise
-        await self._go_on()
+        finally:
+            if not agreed:
+                self._client.send(refusal(asked.id, error))
 
     async def _started(self) -> None:
         process = await ProcessTransport.start(self._command, **self._start)  # type: ignore[arg-type]
-        agent = AgentEnd(process, passed=self._passed, behind=self._behind, line_limit=self._line_limit)
-        self._agent = agent
-        recorder = self._recorder
-        if recorder is not None:
-            agent.between = Memory(
-                recorder.journal,
-                flush=recorder.flush,
-                say=partial(agent.say, record=False),
-                tell_agent=agent.send_direct,
-                record=partial(self._passed, sender="a2c"),
-                put=recorder.put,
-                report=self._report,
-            )
+        agent = AgentEnd(process, recorder=self._recorder, line_limit=self._line_limit)
+        self._agent_end = agent
+        if self._recorder is not None:
+            agent.between = Memory(self._recorder, say=agent.say, tell_agent=agent.send_direct, report=self._report)
         self._report("agent", words="started", name=process.name, pid=process.process.pid)
 
     async def _restart(self, why: str) -> None:
         self._report("agent", words="started again", reason=why)
-        await self._end_agent.close()
+        await self._agent.close()
         await self._started()
 
     @property
-    def _end_agent(self) -> AgentEnd:
-        if self._agent is None:
+    def _agent(self) -> AgentEnd:
+        if self._agent_end is None:
             raise ConnectionLost("the agent was not started")
-        return self._agent
+        return self._agent_end
 
-    @property
-    def _name(self) -> str:
-        return self._end_agent.name
-
-    async def _first(self) -> tuple[tuple[Request, bytes] | None, bytes]:
-        """Read until the client says initialize: the request, its line, and the bytes behind it."""
+    async def _first(self) -> _Asked | None:
+        """Read until the client says initialize; ``None`` when it never does. What is behind it is read again."""
         lines = Lines(limit=self._line_limit)
         while chunk := await self._client.receive_raw():
             pieces = lines.feed(chunk)
             for index, piece in enumerate(pieces):
-                frame = self._early(piece)
-                if frame is not None:
-                    rest = b"".join(later.data for later in [*pieces[index + 1 :], *lines.finish()])
-                    return (frame, piece.data), rest
-        return None, b""
+                request = self._early(piece)
+                if request is None:
+                    continue
+                self._client.unread(b"".join([*pieces[index + 1 :], *lines.finish()]))
+                try:
+                    return _asked(request, piece)
+                except TwofoldError as error:
+                    self._client.send(refusal(request.id, error))
+                    raise HandshakeFailed(f"the client's initialize is wrong: {error}") from None
+        return None
 
-    def _early(self, piece: Piece) -> Request | None:
+    def _early(self, piece: bytes) -> Request | None:
         """Look at what comes before everything else; only initialize may."""
-        if not piece.data.strip():
+        if not piece.strip():
             return None
         try:
-            if not piece.whole:
+            if type(piece) is Fragment:
                 raise InvalidFrame("a line is too long")
-            frame = parse(piece.data)
+            frame = parse(piece)
         except ParseError as error:
-            self._say_error(None, error.code, "Parse error: " + error.reason)
+            self._client.send(refusal(None, RequestError(error.code, "Parse error")))
             return None
         except InvalidFrame as error:
-            self._say_error(error.id, error.code, "Invalid request: " + error.reason)
+            self._client.send(refusal(error.id, RequestError(error.code, "Invalid request: " + error.reason)))
             return None
         if isinstance(frame, Request):
             if frame.method == "initialize":
                 return frame
-            self._say_error(frame.id, -32600, "Invalid request", {"reason": "initialize comes first"})
+            early = RequestError(-32600, "Invalid request", {"reason": "initialize comes first"})
+            self._client.send(refusal(frame.id, early))
         return None
-
-    def _say_error(self, id: Id | None, code: int, message: str, data: Any = None) -> None:
-        members: dict[str, Any] = {"code": code, "message": message}
-        if data is not None:
-            members["data"] = data
-        self._client.send(encode(ErrorResponse(id, code, message, Raw(dumps(members)))))
-
-    def _refuse(self, id: Id, error: TwofoldError) -> None:
-        if isinstance(error, HandshakeFailed | ConnectionLost):
-            self._say_error(id, -32603, "Internal error", {"reason": str(error)})
-        else:
-            self._say_error(id, *wire_error(error))
 
     # Agreeing on versions
 
-    async def _agree(self, request: Request, line: bytes, params: dict[str, Any], asked: int) -> None:
-        """Ask the agent, by the table above, answer the client, and settle how to go on."""
-        wanted = self._agent_version or asked
-        answer, piece, before = await self._initialize(request, line, params, asked, wanted)
+    async def _agree(self, asked: _Asked) -> Callable[[], Awaitable[None]]:
+        """Ask the agent, by the table above, answer the client, and give how to go on."""
+        wanted = self._agent_version or asked.version
+        answer, line, before = await self._initialize(asked, wanted)
         spoken = _spoken(answer)
-        if self._agent_version is None and spoken not in ((1, 2) if asked == 2 else (1,)):
-            wanted = 3 - wanted
-            await self._restart(f"it does not speak version {asked}")
-            answer, piece, before = await self._initialize(request, line, params, asked, wanted)
+        if self._agent_version is None and spoken not in ((1, 2) if asked.version == 2 else (1,)):
+            wanted = 2 if wanted == 1 else 1
+            await self._restart(f"it does not speak version {asked.version}")
+            answer, line, before = await self._initialize(asked, wanted)
             spoken = _spoken(answer)
         if spoken is None or spoken > wanted or not isinstance(answer, Response):
-            reason = f"answered {answer.code}" if isinstance(answer, ErrorResponse) else "did not answer as it says"
-            raise HandshakeFailed(f"{self._name} was asked for protocol version {wanted}, and {reason}", asked=wanted)
+            raise await self._refusing(wanted, answer)
         result = loads(bytes(answer.result))
-        self._report("versions", client=asked, agent=spoken)
-        if asked == spoken:
-            for early in before:
-                self._client.send_raw(early.data)
-            if answer.id == request.id:
-                self._client.send_raw(piece.data)
-            else:
-                self._client.send(encode(Response(request.id, answer.result)))
-            self._go_on = self._pass
-        elif asked == 1:
-            self._check_tools(params)
-            self._client.send(encode(Response(request.id, Raw(dumps(downgrade_initialized(result))))))
-            self._go_on = self._serve_v1
-        else:
-            upgraded = upgrade_initialized(result, name=self._name)
-            self._client.send(encode(Response(request.id, Raw(dumps(upgraded)))))
-            self._initialized = result
-            self._go_on = self._serve_v2
+        self._report("versions", client=asked.version, agent=spoken)
+        if asked.version == spoken:
+            told = line if answer.id == asked.id else encode(Response(asked.id, answer.result)) + b"\n"
+            self._client.send_raw(b"".join([*before, told]))
+            return self._pass
+        if asked.version == 1:
+            self._check_tools(asked.params)
+            self._client.send(encode(Response(asked.id, Raw(dumps(downgrade_initialized(result))))))
+            return self._serve_v1
+        upgraded = upgrade_initialized(result, name=self._agent.name)
+        self._client.send(encode(Response(asked.id, Raw(dumps(upgraded)))))
+        return partial(self._serve_v2, result)
 
     async def _initialize(
-        self, request: Request, line: bytes, params: dict[str, Any], asked: int, wanted: int
-    ) -> tuple[Response | ErrorResponse | None, Piece, list[Piece]]:
+        self, asked: _Asked, wanted: int
+    ) -> tuple[Response | ErrorResponse | None, bytes, list[bytes]]:
         """Ask the agent for a version: in the client's own words if it is the client's version.
 
-        Gives the answer, the piece that it came in, and what came before it; no answer when the agent has ended.
+        Gives the answer, its line, and what came before it; no answer when the agent has ended.
         """
-        agent = self._end_agent
-        if wanted == asked:
-            id_: Id = request.id
-            agent.send_piece(Piece(line if line.endswith(b"\n") else line + b"\n", True))
+        agent = self._agent
+        if wanted == asked.version:
+            id_: Id = asked.id
+            agent.send_piece(asked.line)
         else:
             id_ = _HANDSHAKE
-            translated = upgrade_initialize(params) if wanted == 2 else downgrade_initialize(params)
+            translated = upgrade_initialize(asked.params) if wanted == 2 else downgrade_initialize(asked.params)
             agent.send(encode(Request(id_, "initialize", Raw(dumps(translated)))))
-        before: list[Piece] = []
+        before: list[bytes] = []
         while pieces := await agent.pieces():
             for index, piece in enumerate(pieces):
-                frame = _frame(piece)
+                frame = frame_of(piece)
                 if isinstance(frame, Response | ErrorResponse) and frame.id == id_:
                     agent.unsaid(pieces[index + 1 :])
                     return frame, piece, before
                 before.append(piece)
-                if frame is None and piece.data.strip():
-                    self._report("garbage", bytes=len(piece.data))
-        return None, Piece(b"", True), before
+                if frame is None and piece.strip():
+                    self._report("garbage", bytes=len(piece))
+        return None, b"", before
+
+    async def _refusing(self, wanted: int, answer: Response | ErrorResponse | None) -> TwofoldError:
+        """Say why the agent cannot be gone on with."""
+        if answer is None:
+            return await self._agent.lost()
+        what = f"an error ({answer.code})" if isinstance(answer, ErrorResponse) else "something else"
+        name = self._agent.name
+        return HandshakeFailed(f"{name} was asked for protocol version {wanted}, and answered {what}", asked=wanted)
 
     def _check_tools(self, params: dict[str, Any]) -> None:
         """A v1 client's files and terminals have no place in v2: say so, or refuse (wire facts, last section)."""
@@ -349,46 +362,20 @@ class Bridge:
         words = " and ".join(offered)
         if self._refuse_client_tools:
             raise HandshakeFailed(f"the client offers {words} to the agent, and an agent of version 2 cannot use them")
-        self._report("ignored", words=f"the client's {words}: an agent of version 2 has its own")
+        self._say("ignored", f"the client's {words}: an agent of version 2 has its own")
 
-    # Passing on
+    # Passing on, and converting
 
     async def _pass(self) -> None:
         """Both sides speak the same version: bytes pass as they are."""
-        agent = self._end_agent
-        pending: dict[Id, str] = {}
+        passing = Passing(self._client, self._agent, report=self._report, line_limit=self._line_limit)
 
         async def from_client() -> None:
-            lines = Lines(limit=self._line_limit)
-            while chunk := await self._client.receive_raw():
-                for piece in lines.feed(chunk):
-                    frame = _frame(piece)
-                    if isinstance(frame, Request):
-                        pending[frame.id] = frame.method
-                    agent.send_piece(piece)
-                await agent.drain()
-            for piece in lines.finish():
-                agent.send_piece(piece)
-            agent.process.stream.end()
+            await passing.from_client()
+            passing.refuse_agent(ConnectionLost("the client has ended"))
+            await self._agent.end()
 
-        async def from_agent() -> None:
-            last = b"\n"
-            while pieces := await agent.pieces():
-                for piece in pieces:
-                    if pending and not piece.data.startswith(_UPDATE):
-                        frame = _frame(piece)
-                        if isinstance(frame, Response | ErrorResponse) and frame.id is not None:
-                            pending.pop(frame.id, None)
-                    last = piece.data
-                self._client.send_raw(b"".join([piece.data for piece in pieces]))
-                await self._client.drain()
-            if not last.endswith(b"\n"):
-                self._client.send_raw(b"\n")  # it ended in the middle of a line
-
-        error = await self._both(from_client(), from_agent())
-        if error is not None:
-            for id_ in pending:
-                self._refuse(id_, error)
+        await self._both(from_client(), passing.from_agent(), passing.refuse)
 
     async def _serve_v1(self) -> None:
         """A v1 client in front of a v2 agent."""
@@ -397,13 +384,12 @@ class Bridge:
 
         def lost(session_id: str, loss: Loss) -> None:
             self._lost(session_id, loss)
-            if close:
-                client.end_view(session_id, RequestError(-32603, "Internal error", {"reason": _VIEW_ENDED}))
+            if close and client.end_view(session_id, _VIEW_ENDED):
                 back.notify("session/cancel", {"sessionId": session_id})
 
         client = V1Client(
             front,
-            Remote(back),
+            _Initialized(back),
             policy=Policy.STRICT if close else Policy.MARK,
             lost=lost,
             fault=self._fault_of("client"),
@@ -413,11 +399,11 @@ class Bridge:
         back.handler = Inbound(client, ended=client.agent_ended, fault=self._fault_of("agent"))
         await self._converse(front, back)
 
-    async def _serve_v2(self) -> None:
+    async def _serve_v2(self, initialized: dict[str, Any]) -> None:
         """A v2 client in front of a v1 agent."""
         front, back = self._connections()
         agent = V1Agent(
-            back, Remote(front), self._initialized, lost=self._lost, fault=self._fault_of("agent"), ended=_nothing
+            back, Remote(front), initialized, lost=self._lost, fault=self._fault_of("agent"), ended=_nothing
         )
         front.handler = Inbound(agent, ended=_nothing, fault=self._fault_of("client"))
         back.handler = agent.handler
@@ -426,8 +412,8 @@ class Bridge:
 
     def _connections(self) -> tuple[Connection, Connection]:
         """Each is read no further while the other end does not take what it says."""
-        front = Connection(self._client, _Nobody(), pace=lambda: back.drain())
-        back = Connection(self._end_agent, _Nobody(), pace=lambda: front.drain())
+        front = Connection(ClientEnd(self._client), _Nobody(), pace=lambda: back.drain())
+        back = Connection(self._agent, _Nobody(), pace=lambda: front.drain())
         return front, back
 
     async def _converse(self, front: Connection, back: Connection) -> None:
@@ -435,59 +421,57 @@ class Bridge:
             await front.run()
             with suppress(TimeoutError):
                 await asyncio.wait_for(front.answered(), self._drain_timeout)
-            self._end_agent.process.stream.end()
+            await self._agent.end()
 
-        await self._both(from_client(), back.run())
+        def over(why: ConnectionLost) -> None:
+            back.end(why)
+            front.end(why)
+
+        await self._both(from_client(), back.run(), over)
         with suppress(ConnectionLost):
             await front.drain()
 
     async def _both(
-        self, from_client: Coroutine[Any, Any, None], from_agent: Coroutine[Any, Any, None]
-    ) -> ConnectionLost | None:
-        """Run both directions until one ends. Gives why the agent is gone, if it went first."""
+        self,
+        from_client: Coroutine[Any, Any, None],
+        from_agent: Coroutine[Any, Any, None],
+        over: Callable[[ConnectionLost], object],
+    ) -> None:
+        """Run both directions until one ends, see the other one out, and say why nothing more is answered."""
         reading, writing = asyncio.create_task(from_client), asyncio.create_task(from_agent)
         try:
-            await asyncio.wait({reading, writing}, return_when=asyncio.FIRST_COMPLETED)
-            if reading.done() and not _lost(reading):
-                await asyncio.wait({writing}, timeout=self._drain_timeout)
-                return None
-            if not writing.done():  # the agent does not take what the client says
-                await asyncio.wait({writing}, timeout=self._drain_timeout)
-            if _lost(writing):
-                return None  # the client is gone
-            agent = self._end_agent
-            with suppress(TimeoutError):
-                await asyncio.wait_for(agent.process.process.wait(), 0.5)
-            how = agent.process.ended or "its output"
-            error = ConnectionLost(f"{agent.name} ended {how}", exit_status=agent.process.process.returncode)
-            self._fail(str(error))
-            return error
+            self._why = await self._until_over(reading, writing)
         finally:
+            over(self._why)
             for task in (reading, writing):
                 task.cancel()
             await asyncio.gather(reading, writing, return_exceptions=True)
 
+    async def _until_over(self, reading: asyncio.Task[None], writing: asyncio.Task[None]) -> ConnectionLost:
+        agent = self._agent
+        await asyncio.wait((reading, writing), return_when=asyncio.FIRST_COMPLETED)
+        if not writing.done():  # the client says no more, or the agent does not take it
+            await asyncio.wait((writing,), timeout=self._drain_timeout)
+        for task in (reading, writing):
+            problem = task.exception() if task.done() else None
+            if problem is not None and not isinstance(problem, ConnectionLost):
+                raise problem
+        if self._client.gone:
+            return ConnectionLost("the client is gone")
+        if writing.done():
+            why = await agent.lost()
+            failed = not reading.done() or why.exit_status not in (0, None)
+        elif agent.deaf:
+            why, failed = ConnectionLost(f"{agent.name} takes nothing more"), True
+        else:
+            seconds = f"{self._drain_timeout:g} seconds"
+            why = ConnectionLost(f"{agent.name} was still at work {seconds} after the client had ended")
+            failed = False
+        if failed:
+            self._fail(str(why))
+        return why
+
     # Watching
-
-    def _passed(self, line: bytes, sender: Sender) -> None:
-        recorder = self._recorder
-        if recorder is None:
-            return
-        recorder.line(line, sender)
-        if sender == "c2a" and b'"session/new"' in line:
-            frame = _frame(Piece(line, True))
-            if isinstance(frame, Request) and frame.method == "session/new":
-                self._opening[frame.id] = _object(frame).get("cwd")
-        elif sender == "a2c" and self._opening and not line.startswith(_UPDATE):
-            frame = _frame(Piece(line, True))
-            if isinstance(frame, Response | ErrorResponse) and frame.id in self._opening:
-                cwd = self._opening.pop(frame.id)
-                result = loads(bytes(frame.result)) if isinstance(frame, Response) else None
-                if is_object(result) and isinstance(result.get("sessionId"), str) and isinstance(cwd, str):
-                    recorder.put(result["sessionId"], v2.read_update({"sessionUpdate": SETUP, "cwd": cwd}))
-
-    def _behind(self) -> bool:
-        return self._recorder is not None and self._recorder.behind and not self._recorder.failed
 
     def _lost(self, session_id: str, loss: Loss) -> None:
         self.losses += 1
@@ -502,8 +486,13 @@ class Bridge:
         return lambda error: self._report("fault", side=side, words=str(error))
 
 
-_UPDATE: Final = b'{"jsonrpc":"2.0","method":"session/update"'
-_VIEW_ENDED: Final = "the agent said what protocol version 1 cannot say; load the session again to see it as it is"
+class _Initialized(Remote):
+    """An agent that has answered ``initialize`` already."""
+
+    def request(self, call: Call) -> None:
+        if call.method == "initialize":
+            raise RequestError(-32600, "Invalid request", {"reason": "initialized already"})
+        super().request(call)
 
 
 class _Nobody:
@@ -522,27 +511,33 @@ class _Nobody:
     def ended(self, error: ConnectionLost) -> None: ...
 
 
+async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """Do it all, also when cancelled meanwhile: that comes after it."""
+    task, cancelled = asyncio.create_task(work), False
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            cancelled = True
+    task.result()
+    if cancelled:
+        raise asyncio.CancelledError
+
+
 def _nothing(_error: ConnectionLost) -> None: ...
 
 
-def _lost(task: asyncio.Task[None]) -> bool:
-    """Whether a direction ended because the side that it speaks to is gone."""
-    return task.done() and not task.cancelled() and isinstance(task.exception(), ConnectionLost)
-
-
-def _frame(piece: Piece) -> Frame | None:
-    try:
-        frame = parse(piece.data) if piece.whole else None
-    except TwofoldError:
-        return None
-    return None if isinstance(frame, Batch) else frame
-
-
-def _object(request: Request) -> dict[str, Any]:
+def _asked(request: Request, line: bytes) -> _Asked:
     params = None if isinstance(request.params, UnsetType) else loads(bytes(request.params))
     if not is_object(params):
         raise Malformed("$.params", expected="an object", found="something else")
-    return params
+    version = params.get("protocolVersion")
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise Malformed("$.params.protocolVersion", expected="an integer", found="something else")
+    if version < 1:
+        data = {"requested": version, "supported": [1, 2]}
+        raise RequestError(UNSUPPORTED, "Unsupported protocol version", data)
+    return _Asked(request.id, line if line.endswith(b"\n") else line + b"\n", params, 1 if version == 1 else 2)
 
 
 def _spoken(answer: Response | ErrorResponse | None) -> Literal[1, 2] | None:

@@ -6,11 +6,15 @@ from typing import Final
 
 from twofold.jsonrpc import DEFAULT_LIMIT
 
-__all__ = ["Fragment", "Lines"]
+__all__ = ["Fragment", "Lines", "Own"]
 
 
 class Fragment(bytes):
     """Bytes of a line that is over the limit: they are passed on, and not looked at."""
+
+
+class Own(bytes):
+    """A line of the bridge's own: it is told, and not recorded."""
 
 
 class Lines:

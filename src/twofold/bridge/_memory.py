@@ -5,7 +5,7 @@ new one behind it and keeps both ids apart: the client goes on using the one tha
 ones. The client is told so in the conversation, since the agent itself does not know what was said.
 
 A session that the agent begins under an id that the journal has already, since it counts anew in every run, gets
-another id towards the client: two sessions are two.
+another id towards the client: two sessions stay two.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeAlias, TypeVar
 
-import msgspec
 from msgspec import Raw, Struct, UnsetType
 
+from twofold.bridge._lines import Own
 from twofold.bridge._record import Recorder
 from twofold.convert import Downgrader, Policy
 from twofold.exceptions import TwofoldError
@@ -30,12 +30,12 @@ from twofold.jsonrpc import (
     Notification,
     Request,
     Response,
-    cut,
     dumps,
     encode,
     loads,
     parse,
 )
+from twofold.jsonrpc._json import cut
 from twofold.runtime._json import objects, part
 from twofold.runtime._side import update_line
 from twofold.runtime._v1_agent import NOTICE
@@ -56,21 +56,23 @@ LISTED: Final = 50
 _CANNOT: Final = frozenset({-32002, -32600, -32601, -32602, -32603})
 """Codes with which agents say that they cannot bring a session back."""
 
-_CONVERSATION: Final = (
-    v2.ContentChunk,
-    v2.MessageUpdate,
-    v2.ToolCallUpdate,
-    v2.ToolCallContentChunk,
-    v2.TerminalUpdate,
-    v2.TerminalOutputChunk,
-    v2.PlanUpdate,
-    v1.ContentChunk,
-    v1.ToolCall,
-    v1.ToolCallUpdate,
-    v1.Plan,
+_REPORTS: Final = frozenset(
+    {
+        "usage_update",
+        "session_info_update",
+        "available_commands_update",
+        "config_option_update",
+        "current_mode_update",
+    }
 )
+"""Kinds of updates in a replay that the journal's record does not stand for."""
 
-_members: Final = msgspec.json.Decoder(dict[str, Raw])
+_UPDATE: Final = b'{"jsonrpc":"2.0","method":"session/update"'
+
+T = TypeVar("T")
+
+Answer: TypeAlias = Response | ErrorResponse
+Told: TypeAlias = Sequence[bytes]
 
 
 class _Attaching(Struct):
@@ -79,20 +81,25 @@ class _Attaching(Struct):
     request: Request
     session: str
     history: bool
-    partly: bool = False  # the agent knows it only since it began anew: the record is shown in place of its replay
+    state: bytes | None = None
+    """The agent's last state of it, when it remembers a part only: then the record is shown in place of its replay."""
+
+    @property
+    def params(self) -> dict[str, Any]:
+        return _params(self.request)
 
 
 class Memory:
     """Stands between a client and an agent (:class:`~twofold.bridge._agent_end.Between`).
 
-    ``say`` tells the client something unrecorded, ``tell_agent`` the agent; ``report`` hears what happens.
+    ``say`` tells the client something, ``tell_agent`` the agent; ``report`` hears what happens.
     """
 
     def __init__(
         self,
         recorder: Recorder,
         *,
-        say: Callable[[bytes], object],
+        say: Callable[[Own], object],
         tell_agent: Callable[[bytes], object],
         report: Callable[..., object],
     ) -> None:
@@ -107,10 +114,11 @@ class Memory:
         self._lists = True
         self._initializing: set[Id] = set()
         self._creating: dict[Id, Any] = {}  # session/new → its working directory
-        self._held: list[bytes] = []  # what came for sessions that no answer has named yet
         self._attaching: dict[Id, _Attaching] = {}  # loads that the agent was asked for
-        self._opening: dict[Id, _Attaching] = {}  # new sessions that were asked for in their place
+        self._partly: dict[str, _Attaching] = {}  # the agent's id → those that it remembers a part of
+        self._opening: dict[Id, _Attaching] = {}  # new sessions that were asked for in the place of loads
         self._listing: dict[Id, Request] = {}
+        self._held: list[bytes] = []  # what came for sessions that no answer has named yet
         self._known: set[str] = set()  # the agent's ids of the sessions of this run
         self._agents: dict[str, str] = {}  # the client's id of a session → the agent's, where it is another
         self._clients: dict[str, str] = {}  # … and back
@@ -118,13 +126,12 @@ class Memory:
 
     # From the client
 
-    def to_agent(self, line: bytes) -> bytes | None | Awaitable[bytes | None]:
+    def to_agent(self, line: bytes) -> bytes | Awaitable[bytes | None] | None:
         """Give what the agent is to hear instead of a line; ``None`` for nothing."""
-        if b'"initialize"' not in line and b'"session' not in line:  # JSON may spell them otherwise, nobody does
-            return line
         frame = _parsed(line)
         if not isinstance(frame, Request):
-            return self._renamed(line, frame, self._agents)
+            return _renamed(line, frame, self._agents)
+        session = _session_of(frame)
         match frame.method:
             case "initialize":
                 self._initializing.add(frame.id)
@@ -134,38 +141,43 @@ class Memory:
                 return self._list(frame)
             case "session/list":
                 self._listing[frame.id] = frame
-            case "session/load" | "session/resume":
-                return self._attach(line, frame)
+            case "session/load" | "session/resume" if session is not None:
+                return self._attach(line, frame, session)
+            case _ if session in self._clients and session not in self._agents:  # the agent's name of another one
+                self._say(_not_found(frame.id, session))
+                return None
+            case _ if session is not None:
+                self._known.add(self._agents.get(session, session))
             case _:
                 pass
-        return self._renamed(line, frame, self._agents)
+        return _renamed(line, frame, self._agents)
 
-    async def _attach(self, line: bytes, request: Request) -> bytes | None:
-        params = _params(request)
-        session = params.get("sessionId")
-        if not isinstance(session, str):
-            return line
-        history = request.method == "session/load" or is_object(params.get("replayFrom"))
-        attaching = _Attaching(request, session, history)
-        if not (self._loads if request.method == "session/load" or self._version == 2 else self._resumes):
-            await self._open(attaching)
-            return None
+    async def _attach(self, line: bytes, request: Request, session: str) -> bytes | None:
+        load = request.method == "session/load"
+        attaching = _Attaching(request, session, load or is_object(_params(request).get("replayFrom")))
         if session not in self._agents:
             behind = await self._asked(self._behind, session)
-            if behind is not None and behind != session:
+            if behind is not None:
                 self._map(session, behind)
-        attaching.partly = history and session in self._agents
+        able = self._loads if load or self._version == 2 else self._resumes
+        if not able or (session in self._clients and session not in self._agents):
+            await self._open(attaching)
+            return None
         self._attaching[request.id] = attaching
-        self._known.add(self._agents.get(session, session))
-        return self._renamed(line, request, self._agents)
+        behind = self._agents.get(session, session)
+        self._known.add(behind)
+        asked = _renamed(line, request, self._agents)
+        if behind == session or not attaching.history:
+            return asked
+        self._partly[behind] = attaching
+        return Own(asked)  # what it replays is not all that there is: it does not take the record's place
 
     async def _open(self, attaching: _Attaching) -> None:
         """Open a new session behind one that the journal has; refuse one that it has not."""
-        if not await self._asked(self._journal.position, attaching.session):
-            error = {"code": -32002, "message": "Session not found", "data": {"sessionId": attaching.session}}
-            self._say(encode(ErrorResponse(attaching.request.id, -32002, "", Raw(dumps(error)))))
+        if not await self._has(attaching.session):
+            self._say(_not_found(attaching.request.id, attaching.session))
             return
-        params = _params(attaching.request)
+        params = attaching.params
         setup = {name: params[name] for name in ("cwd", "additionalDirectories", "mcpServers") if name in params}
         self._count += 1
         id_ = f"twofold-open-{self._count}"
@@ -177,45 +189,47 @@ class Memory:
         params = _params(request)
         cursor = params.get("cursor")
         start = int(cursor) if isinstance(cursor, str) and cursor.isascii() and cursor.isdigit() else 0
-        result = await self._asked(self._listed, params.get("cwd"), start)
-        self._say(encode(Response(request.id, Raw(dumps({"sessions": []} if result is None else result)))))
+        listed = await self._asked(self._listed, params.get("cwd"), start)
+        self._say(_own(Response(request.id, Raw(dumps({"sessions": []} if listed is None else listed)))))
 
     # From the agent
 
-    def to_client(self, line: bytes) -> Sequence[bytes] | Awaitable[Sequence[bytes]]:
+    def to_client(self, line: bytes) -> Told | Awaitable[Told]:
         """Give what the client is to hear instead of a line."""
-        if line.startswith(_UPDATE) and not (self._creating or self._clients or self._attaching):
+        naming = self._creating or self._opening
+        if line.startswith(_UPDATE) and not (naming or self._clients):
             return (line,)
         frame = _parsed(line)
         if isinstance(frame, Response | ErrorResponse) and frame.id is not None:
             return self._answered(line, frame, frame.id)
-        if isinstance(frame, Notification | Request):
-            session = _session_of(frame)
-            if self._creating and session is not None and session not in self._known and session not in self._clients:
-                self._held.append(line)  # which session it is for is known when the answer names it
+        session = _session_of(frame)
+        if naming and isinstance(frame, Notification) and session is not None and session not in self._known:
+            self._held.append(line)  # whose it is is known when the answer names it
+            return ()
+        attaching = None if session is None else self._partly.get(session)
+        if attaching is not None and isinstance(frame, Notification) and frame.method == "session/update":
+            kind = part(_params(frame), "update").get("sessionUpdate")
+            if kind == "state_update":
+                attaching.state = _renamed(line, frame, self._clients)
+            if kind not in _REPORTS:
                 return ()
-            if self._repeats(frame, session):
-                return ()
-        return (self._renamed(line, frame, self._clients),)
+        return (_renamed(line, frame, self._clients),)
 
-    def _answered(
-        self, line: bytes, frame: Response | ErrorResponse, id: Id
-    ) -> Sequence[bytes] | Awaitable[Sequence[bytes]]:
-        if id in self._opening:
-            return self._opened(self._opening.pop(id), frame)
+    def _answered(self, line: bytes, answer: Answer, id: Id) -> Told | Awaitable[Told]:
         if id in self._initializing:
             self._initializing.discard(id)
-            return (self._initialized(line, frame),)
+            return (self._initialized(line, answer),)
         if id in self._creating:
-            return self._created(line, frame, self._creating.pop(id))
+            return self._created(line, answer, self._creating.pop(id))
+        if id in self._opening:
+            return self._opened(answer, self._opening.pop(id))
+        if id in self._attaching:
+            return self._attached(line, answer, self._attaching.pop(id))
         if id in self._listing:
-            return self._their_list(line, frame, self._listing.pop(id))
-        attaching = self._attaching.pop(id, None)
-        if attaching is None:
-            return (line,)
-        return self._attached(line, frame, attaching)
+            return self._their_list(line, answer, self._listing.pop(id))
+        return (line,)
 
-    def _initialized(self, line: bytes, answer: Response | ErrorResponse) -> bytes:
+    def _initialized(self, line: bytes, answer: Answer) -> bytes:
         """Note what the agent can, and offer what the journal can in its place."""
         result = _result(answer)
         if not is_object(result) or (result.get("protocolVersion") == 2 and is_object(result.get("info"))):
@@ -229,72 +243,243 @@ class Memory:
         if self._loads and self._lists:
             return line
         capabilities["loadSession"] = True
-        for name in ("list", "resume"):
+        for name in ("list",) if self._loads else ("list", "resume"):
             if not is_object(session.get(name)):
                 session[name] = {}
         return encode(Response(answer.id or 0, Raw(dumps(result)))) + b"\n"
 
-    async def _created(self, line: bytes, answer: Response | ErrorResponse, cwd: Any) -> Sequence[bytes]:
-        session = part(_result(answer)).get("sessionId")
-        if not isinstance(session, str):
-            return await self._release(line)
-        own, taken = session not in self._known, session
-        self._known.add(session)
-        if own and (taken in self._agents or await self._asked(self._journal.position, taken)):
-            number = 2
-            while f"{session}~{number}" in self._agents or await self._asked(
-                self._journal.position, f"{session}~{number}"
-            ):
-                number += 1
-            taken = f"{session}~{number}"
-            self._map(taken, session)
-        setup: dict[str, Any] = {"cwd": cwd} if isinstance(cwd, str) else {}
-        if taken != session:
-            setup["agentSessionId"] = session
-        if setup:
-            self._recorder.put(taken, v2.read_update({"sessionUpdate": SETUP, **setup}))
-        return await self._release(self._renamed(line, answer, self._clients))
+    async def _created(self, line: bytes, answer: Answer, cwd: Any) -> Told:
+        behind = part(_result(answer)).get("sessionId")
+        if isinstance(behind, str):
+            session = behind if behind in self._known else await self._free(behind)
+            self._known.add(behind)
+            self._map(session, behind)
+            self._set_up(session, behind, cwd)
+        return [*self._released(), _renamed(line, answer, self._clients)]
 
-    async def _release(self, line: bytes) -> Sequence[bytes]:
-        """Give what was held back for the sake of an answer, and the answer after it."""
-        held: list[bytes] = []
-        if not self._creating:
-            waiting, self._held = self._held, []
-            held = [self._renamed(one, _parsed(one), self._clients) for one in waiting]
-        return [*held, line]
+    async def _free(self, session: str) -> str:
+        """Give an id that stands for no other session, towards the client and in the journal."""
+        free, number = session, 1
+        while free in self._agents or await self._has(free):
+            number += 1
+            free = f"{session}~{number}"
+        return free
 
-    async def _attached(self, line: bytes, answer: Response | ErrorResponse, attaching: _Attaching) -> Sequence[bytes]:
-        if isinstance(answer, ErrorResponse):
-            if answer.code not in _CANNOT or not await self._asked(self._journal.position, attaching.session):
-                return (line,)
-            self._recorder.line(line, "a2c")  # a replay that was begun has failed
-            await self._open(attaching)
-        elif attaching.partly:
-            for one in await self._shown(attaching, BEGUN_ANEW):
-                self._say(one)
-            return await self._unrecorded(line)
-        return (self._renamed(line, answer, self._clients),) if isinstance(answer, Response) else ()
-
-    async def _unrecorded(self, line: bytes) -> Sequence[bytes]:
-        self._say(line.removesuffix(b"\n"))
-        return ()
-
-    async def _opened(self, attaching: _Attaching, answer: Response | ErrorResponse) -> Sequence[bytes]:
+    async def _opened(self, answer: Answer, attaching: _Attaching) -> Told:
         """Show the journal's record, say whose it is, and answer."""
-        result, id_ = _result(answer), attaching.request.id
-        behind = part(result).get("sessionId")
+        result, id_, session = part(_result(answer)), attaching.request.id, attaching.session
+        behind = result.pop("sessionId", None)
         if not isinstance(behind, str):
-            error = answer if isinstance(answer, ErrorResponse) else None
-            raw = error.error if error is not None else Raw(b'{"code":-32603,"message":"Internal error"}')
-            self._say(encode(ErrorResponse(id_, -32603, "", raw)))
-            return await self._release_held()
+            error = (
+                answer.error if isinstance(answer, ErrorResponse) else Raw(b'{"code":-32603,"message":"no session"}')
+            )
+            return [*self._released(), _own(ErrorResponse(id_, 0, "", error))]
         self._known.add(behind)
-        self._map(attaching.session, behind)
-        setup = {"sessionUpdate": SETUP, "cwd": _params(attaching.request).get("cwd"), "agentSessionId": behind}
-        self._recorder.put(attaching.session, v2.read_update(setup))
-        self._report("remembered", session=attaching.session, agent=behind)
-        for line in await self._shown(attaching, FORGOTTEN):
-            self._say(line)
-        members = {name: value for name, value in result.items() if name != "sessionId"}
-        self._say(encode(Response(id_, Raw(dumps(members)))))
-        return await self._release_held()
+        self._map(session, behind)
+        self._set_up(session, behind, attaching.params.get("cwd"), anew=True)
+        self._report("remembered", session=session, agent=behind)
+        shown = await self._asked(self._shown, attaching, FORGOTTEN, behind) or []
+        return [*shown, *self._released(), _own(Response(id_, Raw(dumps(result))))]
+
+    async def _attached(self, line: bytes, answer: Answer, attaching: _Attaching) -> Told:
+        session = attaching.session
+        behind = self._agents.get(session, session)
+        partly = self._partly.pop(behind, None) is not None
+        if isinstance(answer, ErrorResponse):
+            if answer.code not in _CANNOT or not await self._has(session):
+                return (Own(line) if partly else line,)
+            if not partly:
+                self._recorder.line(line, "a2c")  # the replay that was asked for has failed
+            await self._open(attaching)
+            return ()
+        if not partly:
+            return (_renamed(line, answer, self._clients),)
+        shown = await self._asked(self._shown, attaching, BEGUN_ANEW, behind) or []
+        return [*shown, Own(_renamed(line, answer, self._clients))]
+
+    async def _their_list(self, line: bytes, answer: Answer, request: Request) -> Told:
+        """Give the agent's list under the client's ids; the journal's when the agent turns out to have none."""
+        if isinstance(answer, ErrorResponse) and answer.code == -32601:
+            self._lists = False
+            await self._list(request)
+            return ()
+        result = _result(answer)
+        if self._clients and is_object(result):
+            for one in objects(result.get("sessions")):
+                if one.get("sessionId") in self._clients:
+                    one["sessionId"] = self._clients[one["sessionId"]]
+            return (_own(Response(request.id, Raw(dumps(result)))),)
+        return (line,)
+
+    def _released(self) -> Told:
+        """Give what was held back until an answer names its session."""
+        if self._creating or self._opening:
+            return ()
+        held, self._held = self._held, []
+        return [_renamed(line, _parsed(line), self._clients) for line in held]
+
+    # The journal: asked in another thread
+
+    async def _asked(self, question: Callable[..., T], *about: Any) -> T | None:
+        """Ask the journal once all that passed is stored; ``None`` when it cannot answer."""
+
+        def ask() -> T:
+            self._recorder.flush()
+            return question(*about)
+
+        try:
+            return await asyncio.to_thread(ask)
+        except TwofoldError as error:
+            self._report("journal", words=f"the journal cannot be read: {error}")
+            return None
+
+    async def _has(self, session: str) -> bool:
+        """Whether the journal has a session."""
+        return bool(await self._asked(self._journal.position, session))
+
+    def _shown(self, attaching: _Attaching, words: str, behind: str) -> list[bytes]:
+        """Give the lines that show the record of a session, and say whose it is."""
+        session = attaching.session
+        updates: list[v2.SessionUpdate] = []
+        if attaching.history:
+            for update in replay(self._journal.load(session).transcript):
+                own = isinstance(update, v2.OtherUpdate) and update.kind in (SETUP, LOSS)
+                if not own and not isinstance(update, v2.StateUpdate):
+                    updates.append(update)
+        notice = [v2.TextContent(text=words)]
+        updates.append(v2.AgentMessage(message_id=f"twofold-notice-{behind}", content=notice, meta={NOTICE: True}))
+        if self._version == 2:
+            lines = [update_line(session, v2.encode(update)) for update in updates]
+            state = attaching.state or update_line(session, v2.encode(v2.StateUpdate(state="idle"))) + b"\n"
+            return [*(Own(line + b"\n") for line in lines), Own(state)]
+        down = Downgrader(policy=Policy.MARK)
+        notifications = [
+            v1.SessionNotification(session_id=session, update=one)
+            for update in updates
+            for one in down.update(update).updates
+        ]
+        return [
+            Own(b'{"jsonrpc":"2.0","method":"session/update","params":%b}\n' % v1.encode(one)) for one in notifications
+        ]
+
+    def _listed(self, cwd: Any, start: int) -> dict[str, Any]:
+        """Give one page of the list of sessions."""
+        listed: list[dict[str, Any]] = []
+        infos = self._journal.sessions()
+        for index in range(start, len(infos)):
+            if len(listed) == LISTED:
+                return {"sessions": listed, "nextCursor": str(index)}
+            session = infos[index].session
+            found = (setup["cwd"] for setup in self._setups(session) if isinstance(setup.get("cwd"), str))
+            where = next(found, None)
+            if where is None or cwd not in (None, where):
+                continue
+            one: dict[str, Any] = {"sessionId": session, "cwd": where}
+            title = self._journal.load(session).transcript.session_info.title
+            if isinstance(title, str):
+                one["title"] = title
+            updated = datetime.fromtimestamp(infos[index].updated_at, UTC)
+            one["updatedAt"] = updated.isoformat().replace("+00:00", "Z")
+            listed.append(one)
+        return {"sessions": listed}
+
+    def _behind(self, session: str) -> str | None:
+        """Give the agent's own id for a session, if it had another one in an earlier run."""
+        behind: str | None = None
+        for setup in self._setups(session):
+            held = setup.get("agentSessionId")
+            behind = held if isinstance(held, str) else behind
+        return behind
+
+    def _setups(self, session: str) -> Iterator[Mapping[str, Any]]:
+        for record in self._journal.read(session):
+            if record.origin == "operator" and SETUP.encode() in record.raw:
+                update = v2.decode_update(record.raw)
+                if isinstance(update, v2.OtherUpdate) and update.kind == SETUP:
+                    yield update.fields
+
+    def _set_up(self, session: str, behind: str, cwd: Any, *, anew: bool = False) -> None:
+        setup: dict[str, Any] = {"cwd": cwd} if isinstance(cwd, str) else {}
+        if anew or behind != session:
+            setup["agentSessionId"] = behind
+        if setup:
+            self._recorder.put(session, v2.read_update({"sessionUpdate": SETUP, **setup}))
+
+    def _map(self, session: str, behind: str) -> None:
+        old = self._agents.pop(session, None)
+        if old is not None:
+            self._clients.pop(old, None)
+        if session != behind:
+            self._agents[session] = behind
+            self._clients[behind] = session
+
+
+# Lines
+
+
+def _parsed(line: bytes) -> Frame | None:
+    try:
+        frame = parse(line)
+    except TwofoldError:
+        return None
+    return None if isinstance(frame, Batch) else frame
+
+
+def _own(frame: Frame) -> Own:
+    return Own(encode(frame) + b"\n")
+
+
+def _not_found(id: Id, session: str | None) -> Own:
+    error = {"code": -32002, "message": "Session not found", "data": {"sessionId": session}}
+    return _own(ErrorResponse(id, -32002, "Session not found", Raw(dumps(error))))
+
+
+def _params(call: Request | Notification) -> dict[str, Any]:
+    return part(_value(call.params))
+
+
+def _result(answer: Answer) -> Any:
+    return _value(answer.result) if isinstance(answer, Response) else None
+
+
+def _value(raw: Raw | UnsetType) -> Any:
+    try:
+        return None if isinstance(raw, UnsetType) else loads(bytes(raw))
+    except TwofoldError:  # a number that does not fit: for whom it is will say so
+        return None
+
+
+def _session_of(frame: Frame | None) -> str | None:
+    session = _params(frame).get("sessionId") if isinstance(frame, Request | Notification) else None
+    return session if isinstance(session, str) else None
+
+
+def _renamed(line: bytes, frame: Frame | None, ids: Mapping[str, str]) -> bytes:
+    """Give a line with the other side's id of its session; the very same line when it names no such session.
+
+    All else in it stays as it was written.
+    """
+    if not ids or frame is None or isinstance(frame, ErrorResponse):
+        return line
+    held = frame.result if isinstance(frame, Response) else frame.params
+    session = part(_value(held)).get("sessionId")
+    members = cut(bytes(held)) if session in ids and not isinstance(held, UnsetType) else None
+    if not isinstance(session, str) or not isinstance(members, dict):
+        return line
+    members["sessionId"] = dumps(ids[session])
+    renamed = Raw(b"{" + b",".join(dumps(name) + b":" + value for name, value in members.items()) + b"}")
+    match frame:
+        case Response(id=id):
+            return encode(Response(id, renamed)) + b"\n"
+        case Request(id=id, method=method):
+            return encode(Request(id, method, renamed)) + b"\n"
+        case Notification(method=method):
+            return encode(Notification(method, renamed)) + b"\n"
+
+
+def _member(of: dict[str, Any], name: str) -> dict[str, Any]:
+    """Give an object inside an object, made if it is not there."""
+    held = of.get(name)
+    if not is_object(held):
+        held = of[name] = {}
+    return held

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Literal
 
 import msgspec
@@ -12,8 +12,8 @@ from twofold.capture._fold import from_start, kept_whole, prompt_of, session_id_
 from twofold.capture._reader import Answered, Asked, Event, Problem, Reader, Updated, Version
 from twofold.convert import Upgrader
 from twofold.exceptions import LineTooLong, Malformed
-from twofold.fold import Revision
-from twofold.journal import Journal, Origin
+from twofold.fold import Revision, Transcript
+from twofold.journal import Appended, Journal, Origin, PositionTaken
 from twofold.jsonrpc import dumps
 from twofold.wire import v1, v2
 
@@ -150,6 +150,8 @@ class Importer:
         if replay is not None and not replay.begun and not (replay.tentative and _report(update)):
             self._begin_replay(session, replay)
         if version == 2:
+            if isinstance(update, v2.TerminalUpdate | v2.TerminalOutputChunk):
+                Transcript().apply(update)  # raises when its output is no base64: the journal does not take it
             raw = raw_update(line) if exact and line.lstrip()[:1] == b"{" else None
             self._put(session, "agent", v2.encode(update) if raw is None else raw)
             return
@@ -177,7 +179,7 @@ class Importer:
 
     def _begin_replay(self, session: str, replay: _Replay) -> None:
         self._flush(session)
-        self._positions[session] = self._journal.begin_replay(session, self._position(session)).position
+        self._at_end(session, lambda position: self._journal.begin_replay(session, position))
         replay.begun = True
         for origin, raw in replay.reports:
             self._put(session, origin, raw)
@@ -194,7 +196,7 @@ class Importer:
                 self._put(session, origin, raw)
             return
         self._flush(session)
-        self._positions[session] = self._journal.end_replay(session, self._position(session), ok=ok).position
+        self._at_end(session, lambda position: self._journal.end_replay(session, position, ok=ok))
 
     def _upgrader(self, session: str) -> Upgrader:
         upgrader = self._upgraders.get(session)
@@ -229,9 +231,19 @@ class Importer:
     def _flush(self, session: str) -> None:
         origin, raws = self._waiting.pop(session, ("agent", []))
         if raws:
-            appended = self._journal.append(session, self._position(session), *raws, origin=origin)
-            self._positions[session] = appended.position
+            self._at_end(session, lambda position: self._journal.append(session, position, *raws, origin=origin))
             self.stored += len(raws)
+
+    def _at_end(self, session: str, store: Callable[[int], Appended]) -> None:
+        """Store after what is there, also when somebody else (an operator, who redacts) stores in the session, too."""
+        position = self._position(session)
+        while True:
+            try:
+                self._positions[session] = store(position).position
+            except PositionTaken as taken:
+                position = taken.found
+            else:
+                return
 
 
 def _report(update: Any) -> bool:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Self
 
@@ -12,7 +14,10 @@ __all__ = ["Log"]
 
 
 class Log:
-    """Appends to a file, if one is named; one that it makes is readable by its owner only. Raises :class:`OSError`."""
+    """Appends to a file, if one is named; one that it makes is readable by its owner only. Raises :class:`OSError`.
+
+    What it is about goes on when there is no more room for it: then it says so once, on standard error.
+    """
 
     def __init__(self, path: str | None) -> None:
         self._file = None
@@ -25,11 +30,18 @@ class Log:
 
     def __exit__(self, *_: object) -> None:
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):
+                self._file.close()
 
     def write(self, event: str, facts: Mapping[str, Any]) -> None:
         """Write one event."""
         if self._file is not None:
             time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-            self._file.write(json.dumps({"time": time, "event": event, **facts}, ensure_ascii=False) + "\n")
-            self._file.flush()
+            try:
+                self._file.write(json.dumps({"time": time, "event": event, **facts}, ensure_ascii=False) + "\n")
+                self._file.flush()
+            except OSError as error:
+                print(f"twofold: the log cannot be written: {error.strerror}", file=sys.stderr)
+                file, self._file = self._file, None
+                with suppress(OSError):
+                    file.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -87,8 +88,14 @@ def run(arguments: argparse.Namespace) -> int:
 
         async def serve() -> bool:
             task = asyncio.create_task(bridge.run())
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+
+            def stop() -> None:
+                if not task.cancelling():  # asked again it is still about to end, by steps that each have a deadline
+                    task.cancel()
+
+            for name in ("SIGTERM", "SIGINT", "SIGHUP"):
+                with contextlib.suppress(AttributeError, NotImplementedError):  # Windows
+                    asyncio.get_running_loop().add_signal_handler(getattr(signal, name), stop)
             try:
                 return await task
             except asyncio.CancelledError:

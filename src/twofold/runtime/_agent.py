@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final, TypeAlias
 from weakref import WeakSet
 
@@ -40,6 +42,9 @@ PromptHandler: TypeAlias = Callable[[Session, Prompt], Awaitable[str | None]]
 _LATER: Final = object()
 """What a request is given for an answer that comes by itself."""
 
+_LAST_WORDS: Final = 1.0
+"""Seconds in which a client that has ended its input may hear of what was cancelled then."""
+
 _LISTED: Final = 50
 """Sessions in one answer to ``session/list``."""
 
@@ -66,7 +71,7 @@ class Agent:
     """Transports of MCP servers that the agent connects to: ``stdio``, ``http``."""
     auth_methods: Sequence[dict[str, Any]] = ()
     """Authentication methods as they go on the wire: ``{"type": "agent", "methodId": …, "name": …}``."""
-    drain_timeout: float = 5.0
+    drain_timeout: float = 3.0
     """Seconds that what was accepted has to finish after the client ended its input; then turns are cancelled."""
 
     def __init__(
@@ -101,11 +106,18 @@ class Agent:
         """Do what the user asks. Return the stop reason, or nothing for ``end_turn``.
 
         It is cancelled (:class:`asyncio.CancelledError`) when the user cancels; what it still sends then goes out
-        before the final ``idle``. An exception ends the turn with ``error``; see :meth:`failed`.
+        before the final ``idle``. A :class:`RequestError` ends the turn with ``error``, its code and its message; any
+        other exception with fixed words, see :meth:`failed`.
         """
         if self._prompt is None:
             raise NotImplementedError("an agent needs a prompt handler: write the method, or give prompt=")
         return await self._prompt(session, prompt)
+
+    async def start(self) -> None:
+        """Prepare what all sessions share, such as an HTTP client. Called before the first connection is served."""
+
+    async def stop(self) -> None:
+        """Let go of what :meth:`start` prepared. Called when the last connection has ended and sessions are closed."""
 
     async def new_session(self, session: Session) -> None:
         """Prepare a new session: look at ``session.cwd`` and ``session.mcp_servers``, offer commands and options."""
@@ -114,7 +126,7 @@ class Agent:
         """Prepare a session that is resumed; ``session.state`` is what it was."""
 
     async def close_session(self, session: Session) -> None:
-        """Let go of a session. Its turn has ended; it stays in the journal."""
+        """Let go of a session. Its turn has ended; it stays in the journal. Called for all that are open at the end."""
 
     async def list_sessions(self, request: v2.ListSessionsRequest) -> v2.ListSessionsResponse:
         """List the sessions of the journal, the one heard of last first."""
@@ -175,9 +187,20 @@ class Agent:
     # Serving
 
     def run(self) -> None:
-        """Serve standard input and output until the client ends. The program's own output goes to standard error."""
+        """Serve standard input and output until the client ends, or the process is asked to (SIGTERM, SIGINT).
+
+        The program's own output goes to standard error.
+        """
+
+        async def serve() -> None:
+            task = asyncio.create_task(self.serve())
+            with suppress(NotImplementedError):  # on a system without
+                asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+            with suppress(asyncio.CancelledError):
+                await task
+
         with suppress(KeyboardInterrupt):
-            asyncio.run(self.serve())
+            asyncio.run(serve())
 
     async def serve(self, transport: Transport | None = None) -> None:
         """Serve one client until it ends: over ``transport``, or over standard input and output."""
@@ -193,6 +216,11 @@ class Agent:
                 name = self._journal_name
                 journal = name if isinstance(name, Journal) else await asyncio.to_thread(open_journal, name)
                 self._journal = AsyncJournal(journal)
+                try:
+                    await self.start()
+                except BaseException:
+                    await self._let_go()
+                    raise
             self._serving += 1
         return self
 
@@ -201,11 +229,20 @@ class Agent:
         async with self._door:
             if self._serving or self._journal is None:
                 return
-            for session in list(self._sessions.values()):
-                await session._stop()
-                session._closed = True
-            self._sessions.clear()
-            journal, self._journal = self._journal, None
+            for session_id in list(self._sessions):
+                try:
+                    await self._close(session_id)
+                except Exception as error:
+                    _log_failure("closing a session", error)
+            try:
+                await self.stop()
+            finally:
+                await self._let_go()
+
+    async def _let_go(self) -> None:
+        journal, self._journal = self._journal, None
+        self._sessions.clear()
+        if journal is not None:
             await journal.close()
 
     # Sessions
@@ -354,19 +391,25 @@ class AgentConnection:
             reading.result()
 
     async def _drain(self) -> None:
-        """Answer what was accepted (wire facts, "Connection"). What takes too long is cancelled, and says so."""
+        """Answer what was accepted (wire facts, "Connection"). What takes too long is cancelled, and says so.
+
+        It says so to a client that reads: one that does not is not waited for any longer.
+        """
         until = time.monotonic() + self._agent.drain_timeout
         alone = [session for session in self._attached if session._clients == [self._client]]
         rest = [asyncio.ensure_future(session._at_rest()) for session in alone]
         answered = asyncio.ensure_future(self._connection.answered())
         await asyncio.wait([*self._tasks, *rest, answered], timeout=max(0.0, until - time.monotonic()))
-        for session in alone:
-            if session._clients == [self._client]:  # nobody else has taken it up meanwhile
-                await session._stop()
-        for one in (*rest, answered):
+        for one in (*self._tasks, *rest, answered):
             one.cancel()
-        with suppress(ConnectionLost):
-            await self._connection.drain()
+        with suppress(ConnectionLost, TimeoutError):
+            async with asyncio.timeout(_LAST_WORDS):
+                for session in alone:
+                    if session._clients == [self._client]:  # nobody else has taken it up meanwhile
+                        await session._stop()
+                if self._tasks:
+                    await asyncio.wait(self._tasks)
+                await self._connection.drain()
 
     # The side that the client sees
 
@@ -379,14 +422,15 @@ class AgentConnection:
         elif call.method == "session/prompt":
             request = decode(v2.PromptRequest, call.params)
             if request.session_id in self._agent._requests:  # it may be about to open the session, or to close it
-                self._start(call, self._prompt_later(call, request), request.session_id)
+                self._start(call, partial(self._prompt_later, call, request), request.session_id)
             else:
                 self._prompt(call, request)
         elif call.method in self._methods:
             session_id = part(call.json()).get("sessionId")
-            self._start(call, self._methods[call.method](call), session_id if isinstance(session_id, str) else None)
+            method = partial(self._methods[call.method], call)
+            self._start(call, method, session_id if isinstance(session_id, str) else None)
         elif call.method.startswith("_"):
-            self._start(call, self._agent.extension(call.method, call.json()))
+            self._start(call, partial(self._agent.extension, call.method, call.json()))
         else:
             raise method_not_found(call.method)
 
@@ -418,37 +462,46 @@ class AgentConnection:
     def _ended(self, error: ConnectionLost) -> None:
         pass  # serve() goes on
 
-    def _start(self, call: Call, work: Coroutine[Any, Any, Any], session_id: str | None = None) -> None:
-        """Serve a request in a task of its own, so that others are not held up; withdrawing it cancels the task.
+    def _start(self, call: Call, work: Callable[[], Coroutine[Any, Any, Any]], session_id: str | None = None) -> None:
+        """Serve a request in a task of its own, so that others are not held up; withdrawing it cancels the work.
 
         Requests of one session are served one after another, in the order received.
         """
         requests = self._agent._requests
         before = None if session_id is None else requests.get(session_id)
+        began = False
 
         async def serve() -> None:
+            nonlocal began
             try:
                 if before is not None:
                     await asyncio.wait([before])
-                answer = await work
+                began = True
+                answer: Any = _LATER if call.settled else await work()
                 if answer is not _LATER:
                     call.respond(answer)
-            except asyncio.CancelledError as error:
-                call.fail(error)
-                raise
             except Exception as error:
                 if not isinstance(error, TwofoldError):
                     _log_failure(call.method, error)
                 call.fail(error)
-            finally:
-                work.close()  # if it was cancelled before its turn
-                if session_id is not None and requests.get(session_id) is asyncio.current_task():
-                    del requests[session_id]
+
+        def served(task: asyncio.Task[None]) -> None:
+            if task.cancelled():  # perhaps before it began
+                call.fail(asyncio.CancelledError())
+            if session_id is not None and requests.get(session_id) is task:
+                del requests[session_id]
+
+        def withdrawn() -> None:
+            if began:
+                task.cancel()
+            else:  # the task waits for its turn all the same: those behind wait for it
+                call.fail(asyncio.CancelledError())
 
         task = asyncio.create_task(serve())
+        task.add_done_callback(served)
         if session_id is not None:
             requests[session_id] = task
-        call.on_withdrawn = task.cancel
+        call.on_withdrawn = withdrawn
         self._keep(task)
 
     def _keep(self, task: asyncio.Future[Any]) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import IO, Any, Final, TypeAlias
 
 from msgspec import UNSET, Raw, Struct
@@ -14,7 +14,7 @@ from msgspec import UNSET, Raw, Struct
 from twofold.convert import Loss
 from twofold.exceptions import ConnectionLost, HandshakeFailed, Malformed, RequestError, TwofoldError
 from twofold.fold import Change, Reload, Revision, Transcript
-from twofold.jsonrpc import DEFAULT_LIMIT, dumps, loads
+from twofold.jsonrpc import CANCELLED, DEFAULT_LIMIT, dumps, loads
 from twofold.runtime._agent import Agent
 from twofold.runtime._connection import Connection, method_not_found
 from twofold.runtime._json import part
@@ -91,8 +91,8 @@ class Turn(Watch):
     """A prompt that was sent. Iterate over its changes until its turn ends, or await it for the stop reason alone.
 
     It begins with the prompt's insertion and ends at the first idle after it. Changes of other origin in between are
-    among them: a session is one conversation. Raises :class:`RequestError` when the prompt was refused, and
-    :class:`ConnectionLost`.
+    among them: a session is one conversation. A prompt that was cancelled before it was inserted ends as ``cancelled``,
+    too. Raises :class:`RequestError` when the prompt was refused, and :class:`ConnectionLost`.
     """
 
     def __init__(self, feed: Feed, progress: _Progress) -> None:
@@ -120,14 +120,16 @@ class Turn(Watch):
         return self._rest().__await__()
 
     async def _rest(self) -> str | None:
-        async for _ in self:
-            pass
+        with self._progress.client._waits():
+            async for _ in self:
+                pass
         return self.stop_reason
 
 
 class _Progress(Struct, eq=False, gc=True):
     """A prompt under way."""
 
+    client: Client
     feed: Feed
     message_id: str | None = None
     idle: v2.StateUpdate | None = None
@@ -148,6 +150,8 @@ class ClientSession:
         self._room = asyncio.Event()
         self._asking: list[PermissionRequest] = []
         self._closed = False
+        self._rests: list[asyncio.Future[None]] = []  # of those who wait until the agent is at rest
+        self._ended: list[tuple[Any, v2.SessionUpdate]] = []  # turns whose idle came while the session was resumed
 
     def __repr__(self) -> str:
         return f"<ClientSession {self.session_id!r}>"
@@ -156,6 +160,39 @@ class ClientSession:
     def idle(self) -> bool:
         """Whether the agent is at rest. A state that is not known is not idle."""
         return self.state.state is None or self.state.state.state == "idle"
+
+    async def at_rest(self) -> None:
+        """Wait until the agent is at rest, with no prompt of this client's waiting for its turn.
+
+        Raises :class:`ConnectionLost` when it never will be.
+        """
+        if self._client.lost is not None:
+            raise self._client.lost
+        if not self._resting():
+            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._rests.append(waiting)
+            with self._client._waits():
+                await waiting
+
+    def _resting(self) -> bool:
+        return self.idle and not self._turns.open
+
+    def _rested(self, error: BaseException | None = None) -> None:
+        """Tell those who wait for it that the agent is at rest, or why it will not be."""
+        if self._rests and (error is not None or self._resting()):
+            rests, self._rests = self._rests, []
+            for waiting in rests:
+                if waiting.done():
+                    continue
+                if error is None:
+                    waiting.set_result(None)
+                else:
+                    waiting.set_exception(error)
+
+    @property
+    def permission_requests(self) -> Sequence[PermissionRequest]:
+        """The permission requests that are open, the oldest first."""
+        return tuple(self._asking)
 
     def prompt(self, prompt: str | Sequence[str | v2.ContentBlock]) -> Turn:
         """Send a prompt, at once. Iterate over the turn, or await it.
@@ -169,7 +206,7 @@ class ClientSession:
             raise ValueError("a prompt has at least one block")
         feed = self._feed(started=False)
         feed.collecting = False  # until it is inserted
-        progress = _Progress(feed)
+        progress = _Progress(self._client, feed)
 
         def then(result: Raw | None, error: TwofoldError | None) -> None:
             if error is None and result is not None:
@@ -187,7 +224,10 @@ class ClientSession:
                         self._end_turn(progress, ended)
                     return
             self._turns.failed(progress)
-            feed.end(error)
+            if isinstance(error, RequestError) and error.code == CANCELLED:
+                self._end_turn(progress, v2.StateUpdate(state="idle", stop_reason="cancelled"))
+            else:
+                feed.end(error)
 
         self._turns.sent(progress)
         params = {"sessionId": self.session_id, "prompt": blocks}
@@ -258,11 +298,14 @@ class ClientSession:
         return full
 
     def _update(self, update: v2.SessionUpdate) -> Awaitable[object] | None:
-        if type(update) in _TURNING and self._turns.open and not self._resuming:
-            self._mark(update)
+        if type(update) in _TURNING and (self._turns.open or self._rests):
+            if not self._resuming:
+                self._mark(update)
             full = self._apply(update)
             for progress in self._turns.update(update):
-                self._end_turn(progress, update)
+                self._ended.append((progress, update))
+            if not self._resuming:
+                self._end_turns()
         else:
             full = self._apply(update)
         return self._wait_room() if full else None
@@ -283,6 +326,13 @@ class ClientSession:
         )
         if waiting and first_sight:
             waiting[0].feed.collecting = True
+
+    def _end_turns(self) -> None:
+        """End the turns whose idle has come. While a session is resumed they wait for the state to be in its place."""
+        ended, self._ended = self._ended, []
+        for progress, idle in ended:
+            self._end_turn(progress, idle)
+        self._rested()
 
     def _end_turn(self, progress: Any, idle: Any) -> None:
         progress.idle = idle
@@ -310,6 +360,7 @@ class ClientSession:
             feed.end(error)
         self._feeds.clear()
         self._room.set()
+        self._rested(error or TwofoldError(f'session "{self.session_id}" is closed'))
 
 
 _TURNING: Final = frozenset({v2.UserMessage, v2.UserMessageChunk, v2.StateUpdate})
@@ -384,8 +435,9 @@ class Client:
         finally:
             self._opening -= 1
             if not self._opening:
-                self._held.clear()
-                self._held_bytes = 0
+                held, self._held, self._held_bytes = self._held, [], 0
+                for session_id in dict.fromkeys(params.session_id for params in held):
+                    self._not_open(session_id)
         return opened[0]
 
     async def resume(
@@ -421,10 +473,12 @@ class Client:
             if reload is not None and replay:
                 session._tell(reload.commit())
             _apply_lists(session, answer)
+            session._end_turns()
 
         def failed() -> None:  # what comes behind the answer is no replay
             session._resuming -= 1
             session._reload = None
+            session._end_turns()
             if not known:
                 self._sessions.pop(session_id, None)
 
@@ -502,18 +556,25 @@ class Client:
                     future.set_result(raw)
 
         call = Call(method, params, answered)
+        with self._waits():
+            try:
+                ask(self._agent, call)
+                return await future
+            except asyncio.CancelledError:
+                call.withdraw()
+                raise
+            except RequestError as error:
+                error.method = method
+                raise
+
+    @contextmanager
+    def _waits(self) -> Iterator[None]:
+        """Somebody waits for what only the reader can bring: it goes on, whoever does not take their changes."""
         self._asked += 1
         for event in self._waiting:
             event.set()
         try:
-            ask(self._agent, call)
-            return await future
-        except asyncio.CancelledError:
-            call.withdraw()
-            raise
-        except RequestError as error:
-            error.method = method
-            raise
+            yield
         finally:
             self._asked -= 1
 
@@ -537,9 +598,9 @@ class Client:
             else:
                 self._held.append(params)
 
-    # What the agent says: the client's Side, as the agent sees it
+    # What the agent says; see _ClientSide
 
-    def update(self, params: v2.UpdateSessionNotification, line: bytes | None) -> Awaitable[object] | None:
+    def _update(self, params: v2.UpdateSessionNotification, line: bytes | None) -> Awaitable[object] | None:
         """Take an update."""
         session = self._sessions.get(params.session_id)
         if session is not None:
@@ -549,10 +610,13 @@ class Client:
             if self._held_bytes <= _HELD_BYTES:
                 self._held.append(params)
                 return None
-        self._fault(TwofoldError(f'an update of session "{params.session_id}", which is not open here'))
+        self._not_open(params.session_id)
         return None
 
-    def request_from_agent(self, call: Call) -> None:
+    def _not_open(self, session_id: str) -> None:
+        self._fault(TwofoldError(f'an update of session "{session_id}", which is not open here'))
+
+    def _request(self, call: Call) -> None:
         """Take a request."""
         if call.method == "session/request_permission":
             self._permission(call)
@@ -561,7 +625,7 @@ class Client:
         else:
             raise method_not_found(call.method)
 
-    def notification(self, method: str, params: Any) -> None:
+    def _notification(self, method: str, params: Any) -> None:
         """Take a notification; unknown ones are ignored."""
         if self._on_notification is not None:
             self._on_notification(method, loads(bytes(params)) if isinstance(params, Raw) else params)
@@ -610,6 +674,7 @@ class Client:
         task: asyncio.Task[None] = asyncio.create_task(self._guarded(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: work.close())  # it may have been cancelled before its turn
         return task
 
     async def _guarded(self, work: Any) -> None:
@@ -646,13 +711,13 @@ class _ClientSide:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self.update = client.update
+        self.update = client._update
 
     def request(self, call: Call) -> None:
-        self._client.request_from_agent(call)
+        self._client._request(call)
 
     def notify(self, method: str, params: Any) -> None:
-        self._client.notification(method, params)
+        self._client._notification(method, params)
 
     async def drain(self) -> None:
         """A client takes what it is told, or makes the reader wait."""
@@ -706,6 +771,7 @@ async def connect(
     revision: Revision | str = Revision.RFD,
     lenient: bool = True,
     start_timeout: float = 60.0,
+    grace: float = 5.0,
     line_limit: int = DEFAULT_LIMIT,
     outgoing_limit: int = OUTGOING_LIMIT,
 ) -> AsyncGenerator[Client, None]:
@@ -722,7 +788,8 @@ async def connect(
       its other notifications.
     - ``on_fault`` hears what was wrong in what the agent sent, ``on_loss`` what of a v1 agent v2 has no place for;
       both are logged otherwise. ``lenient`` reading leaves bad items out and reports them (U-6).
-    - ``start_timeout`` is in seconds, until the agent has answered ``initialize``.
+    - ``start_timeout`` is in seconds, until the agent has answered ``initialize``; ``grace`` is what a process has for
+      each step of ending.
 
     Raises :class:`HandshakeFailed`, :class:`ConnectionLost` (also when the command cannot be started) and
     :class:`RequestError`. On leaving, the connection is closed; a process is given time to end, then ended.
@@ -748,7 +815,13 @@ async def connect(
                 serving = asyncio.create_task(agent.serve(other))
             elif isinstance(agent, Sequence):
                 transport = await ProcessTransport.start(
-                    agent, cwd=cwd, env=env, stderr=stderr, line_limit=line_limit, outgoing_limit=outgoing_limit
+                    agent,
+                    cwd=cwd,
+                    env=env,
+                    stderr=stderr,
+                    line_limit=line_limit,
+                    outgoing_limit=outgoing_limit,
+                    grace=grace,
                 )
             else:
                 transport = agent

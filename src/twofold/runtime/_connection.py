@@ -31,6 +31,9 @@ Then: TypeAlias = Callable[[Raw | None, TwofoldError | None], object]
 _TURN: Final = 256
 """Lines looked at before others have a turn."""
 
+_UNREAD: Final = 256 * 1024
+"""Bytes of answers that are given to a side that takes nothing, before it is heard no further."""
+
 _LAST_WORDS: Final = 2.0
 """Seconds that are waited for more from a side that takes nothing any more: most likely it has ended."""
 
@@ -116,6 +119,7 @@ class Connection:
         self._peer = Peer(batches=batches)
         self._lenient = lenient
         self._pace = pace
+        self._replied = 0  # bytes of answers since everything sent was taken
         self._deaf: ConnectionLost | None = None  # why the other side takes nothing more, once it does not
         self._then: dict[Id, Then] = {}
         self._incoming: dict[Id, Incoming] = {}
@@ -227,10 +231,18 @@ class Connection:
             raise self._deaf from None
 
     async def _give_way(self) -> None:
-        """Let others run, and wait while the other side does not take our answers: whoever floods us is slowed."""
+        """Let others run. Whoever floods us and does not take our answers is slowed: it is read no further.
+
+        Who merely does not take what is sent to it is read on: it may want to cancel, or to end, or it takes nothing
+        until it has said all that it has to say.
+        """
         await asyncio.sleep(0)
         try:
-            await self.transport.drain()
+            async with asyncio.timeout(None if self._replied > _UNREAD else 0):
+                await self.transport.drain()
+            self._replied = 0
+        except TimeoutError:
+            pass
         except ConnectionLost as error:  # what it said before that is still heard
             self._deaf = error
 
@@ -298,7 +310,7 @@ class Connection:
                         self._guard("a withdrawal", withdrawn.on_withdrawn)
             case Fault(fault, reply):
                 if reply is not None:
-                    self.transport.send(reply)
+                    self._reply(reply)
                 self._fault(fault)
             case _:
                 assert_never(event)
@@ -357,9 +369,13 @@ class Connection:
     def _settle(self, id: Id, line: bytes | None) -> None:
         self._incoming.pop(id, None)
         if line is not None:
-            self.transport.send(line)
+            self._reply(line)
         if not self._peer.in_flight:
             self._idle.set()
+
+    def _reply(self, line: bytes) -> None:
+        self._replied += len(line)
+        self.transport.send(line)
 
 
 def _text(params: Any) -> bytes | None:

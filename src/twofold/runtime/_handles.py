@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import signal as signals
 from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
@@ -201,6 +202,13 @@ def _item(content: str | v2.ContentBlock | v2.ToolCallContent) -> v2.ToolCallCon
     return v2.Content(content=_block(content))
 
 
+def _signal_name(number: int) -> str:
+    try:
+        return signals.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 class TerminalHandle:
     """Reports one terminal of the agent: what ran, what it wrote, how it ended."""
 
@@ -220,7 +228,12 @@ class TerminalHandle:
         await self._session.update(v2.TerminalUpdate(terminal_id=self.terminal_id, output=None), durable=True)
 
     async def exit(self, code: int | None = None, *, signal: str | None = None) -> None:
-        """Say how the command ended: with an exit ``code``, or by a ``signal``."""
+        """Say how the command ended: with an exit ``code``, or by a ``signal``.
+
+        A negative code is a signal's number, as :mod:`subprocess` has it.
+        """
+        if code is not None and code < 0 and signal is None:
+            signal, code = _signal_name(-code), None
         status = v2.TerminalExitStatus(
             exit_code=UNSET if code is None else code, signal=UNSET if signal is None else signal
         )

@@ -47,7 +47,7 @@ class ProcessTransport:
         stderr: int | IO[Any] | None = None,
         line_limit: int = DEFAULT_LIMIT,
         outgoing_limit: int = OUTGOING_LIMIT,
-        grace: float = 3.0,
+        grace: float = 5.0,
     ) -> ProcessTransport:
         """Start ``command``. ``env`` is its whole environment; ``stderr`` as for :mod:`subprocess`, inherited if not
         given; ``grace`` is the seconds it has for each step of ending.

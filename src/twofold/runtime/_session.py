@@ -89,6 +89,7 @@ class Session:
         self._asking = 0
         self._asked: set[asyncio.Future[Any]] = set()  # outcomes that are waited for
         self._unstored = 0
+        self._put: asyncio.Future[Appended] | None = None  # the last that was put into the journal
         self._room = asyncio.Event()
         self._journal_error: BaseException | None = None
         self._closing = False  # no prompt is taken any more
@@ -191,7 +192,7 @@ class Session:
         self.state.apply(update)
         stored = None
         if self._writer is not None and type(update) is not v2.Notice:
-            stored = self._writer.put(raw)
+            stored = self._put = self._writer.put(raw)
             self._unstored += 1
             stored.add_done_callback(self._stored)
         if self._clients and not record_only:
@@ -212,10 +213,9 @@ class Session:
             raise self._journal_error
 
     async def _flushed(self) -> None:
-        """Wait until everything sent is stored."""
-        while self._unstored:
-            self._room.clear()
-            await self._room.wait()
+        """Wait until everything sent so far is stored."""
+        if self._put is not None:
+            await asyncio.wait([self._put])
 
     # Asking
 
@@ -256,6 +256,17 @@ class Session:
             self._asking -= 1
         await self._show_asking()
         return _chosen(outcome, options)
+
+    async def allowed(
+        self,
+        title: str,
+        *,
+        description: str | None = None,
+        subject: ToolCallHandle | v2.ToolCallUpdate | v2.RequestPermissionSubject | None = None,
+    ) -> bool:
+        """Ask the user whether to go on, and give whether they allowed it. See :meth:`request_permission`."""
+        chosen = await self.request_permission(title, description=description, subject=subject)
+        return chosen is not None and chosen.allows
 
     async def _show_asking(self) -> None:
         """Let the state of the turn that runs say whether the user is asked. Outside a turn the state is another's."""
@@ -337,6 +348,7 @@ class Session:
     async def _turn(self, queued: _Queued) -> None:
         self._cancelled = False
         stop_reason = "end_turn"
+        failure: v2.Error | UnsetType = UNSET
         try:
             prompt = await self._insert(queued)
             await self.update(v2.StateUpdate(state="running"))
@@ -347,17 +359,25 @@ class Session:
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # whatever it is: the client waits for the end of its turn
-            stop_reason = "error"
-            self._agent._turn_failed(self, error)
+            stop_reason, failure = "error", self._failure(error)
         if self._cancelled:
-            stop_reason = "cancelled"
-        with suppress(Exception):
-            await self._flushed()
-            self._check_journal()
-        failure = v2.Error(code=-32603, message="Internal error") if stop_reason == "error" else UNSET
+            stop_reason, failure = "cancelled", UNSET
+        await self._flushed()
+        if self._journal_error is not None:  # not all of the turn is stored
+            stop_reason, failure = "error", self._failure(self._journal_error)
+        if stop_reason == "error" and failure is UNSET:  # the author said so, and nothing more
+            failure = v2.Error(code=-32603, message="Internal error")
         self._work = None
         with suppress(Exception):  # what is wrong with the journal was told above, and the next turn is to come
             await self.update(v2.StateUpdate(state="idle", stop_reason=stop_reason, error=failure))
+
+    def _failure(self, error: BaseException) -> v2.Error:
+        """Give the error that a turn ends with: the author's own words, if they chose some, else fixed ones."""
+        if isinstance(error, RequestError):
+            data = UNSET if error.data is None else error.data
+            return v2.Error(code=error.code, message=error.message, data=data)
+        self._agent._turn_failed(self, error)
+        return v2.Error(code=-32603, message="Internal error")
 
     async def _finished(self, work: asyncio.Task[Any]) -> Any:
         await asyncio.wait([work])

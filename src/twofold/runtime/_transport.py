@@ -130,15 +130,25 @@ class StreamTransport:
     async def drain(self) -> None:
         """Wait while more than the bound is unsent."""
         try:
-            if not self._gone():
+            if not self.gone:
                 await self._writer.drain()
         except OSError as error:
             raise ConnectionLost(f"{self.name} does not take what is sent: {error.strerror or 'it is gone'}") from None
-        if self._gone():
+        if self.gone:
             raise ConnectionLost(f"{self.name} takes nothing more")
 
-    def _gone(self) -> bool:
+    @property
+    def gone(self) -> bool:
+        """Whether the other side takes nothing more."""
         return self._writer.is_closing() and not self._ended
+
+    async def wait_gone(self) -> None:
+        """Wait until it does not. Only pipes and sockets tell while nothing is sent."""
+        if isinstance(self._writer, asyncio.StreamWriter):
+            with suppress(OSError):  # cancelling this must not cancel the stream's own future
+                await asyncio.shield(asyncio.ensure_future(self._writer.wait_closed()))
+        else:
+            await asyncio.get_running_loop().create_future()
 
     async def close(self) -> None:
         """Send what waits, for at most ``close_timeout`` seconds, and close."""

@@ -35,7 +35,7 @@ from twofold.runtime._json import objects, part
 from twofold.runtime._side import Call, Remote, Side, ask
 from twofold.wire import Codec, decode, is_object, to_json, v1, v2
 
-__all__ = ["MODE", "V1Agent"]
+__all__ = ["MODE", "NOTICE", "V1Agent"]
 
 MODE: Final = "mode"
 """The id of the configuration option made of a v1 agent's modes."""
@@ -45,6 +45,9 @@ CLOSE_DEADLINE: Final = 5.0
 
 _EARLY: Final = 100
 """Sessions that no answer has named yet of which it is remembered what was said."""
+
+NOTICE: Final = "twofold/notice"
+"""The ``_meta`` key of what is no part of a session's history, and is shown also where its replay is not."""
 
 _CONVERSATION: Final = (
     v2.ContentChunk,
@@ -64,7 +67,7 @@ class _Prompt(Struct, eq=False):
 class _Session:
     """What is known of one session of the agent."""
 
-    __slots__ = ("asking", "at_rest", "mode", "prompts", "quiet", "running", "titles", "up")
+    __slots__ = ("asking", "at_rest", "mode", "options", "prompts", "quiet", "running", "titles", "up")
 
     def __init__(self) -> None:
         self.up = Upgrader()
@@ -73,8 +76,15 @@ class _Session:
         self.asking: list[tuple[Call, Call]] = []  # permission requests: the agent's, and ours of the client
         self.titles: dict[str, str] = {}  # of tool calls, for permission requests that name none
         self.mode: dict[str, Any] | None = None  # the option made of the agent's modes
+        self.options: list[Any] = []  # the agent's own, in v2's words
         self.quiet = False  # a replay that nobody asked for is under way
         self.at_rest: Callable[[], object] | None = None  # called when what runs has ended: the session is to close
+
+    def all_options(self) -> list[Any]:
+        """Give the options that the client is told of: modes are one of them, unless the agent has an option so."""
+        if self.mode is None or any(option.get("category") == "mode" for option in self.options):
+            return self.options
+        return [self.mode, *self.options]
 
 
 class V1Agent:
@@ -200,21 +210,16 @@ class V1Agent:
 
     def _attached(self, session: _Session, session_id: str, result: dict[str, Any]) -> dict[str, Any]:
         """Say the options of an answer in v2's words; modes are one of them."""
-        members: dict[str, Any] = {}
-        options: list[Any] = []
         if result.get("configOptions"):
             update = v1.read_update(
                 {"sessionUpdate": "config_option_update", "configOptions": result["configOptions"]}, path="$.result"
             )
             for one in self._converted(session, session_id, update):
-                options += to_json(one)["configOptions"]
-        session.mode = None
-        if not any(option.get("category") == "mode" for option in options):
-            session.mode = _mode_option(result.get("modes"))
-            if session.mode is not None:
-                options.insert(0, session.mode)
-        if options:
-            members["configOptions"] = options
+                session.options = to_json(one)["configOptions"]
+        if "modes" in result:
+            session.mode = _mode_option(result["modes"])
+        options = session.all_options()
+        members: dict[str, Any] = {"configOptions": options} if options else {}
         if is_object(result.get("_meta")):
             members["_meta"] = result["_meta"]
         return members
@@ -237,7 +242,7 @@ class V1Agent:
         if old is not None:
             session.up = old.up.restarted() if load else old.up
             session.prompts, session.running, session.asking = old.prompts, old.running, old.asking
-            session.mode, session.titles = old.mode, old.titles
+            session.mode, session.options, session.titles = old.mode, old.options, old.titles
         session.quiet = cursor is None
 
         def translate(result: dict[str, Any]) -> dict[str, Any]:
@@ -355,7 +360,7 @@ class V1Agent:
 
             def chosen(_: dict[str, Any]) -> dict[str, Any]:
                 session.mode = mode
-                return {"configOptions": [mode]}
+                return {"configOptions": session.all_options()}
 
             self._ask(call, "session/set_mode", params, chosen)
             return
@@ -382,11 +387,15 @@ class V1Agent:
             session.titles[update.tool_call_id] = update.title
         if isinstance(update, v1.CurrentModeUpdate) and session.mode is not None:
             session.mode = {**session.mode, "currentValue": update.current_mode_id}
-            option = {"sessionUpdate": "config_option_update", "configOptions": [session.mode]}
-            return self._tell(params.session_id, v2.read_update(option))
+            options = {"sessionUpdate": "config_option_update", "configOptions": session.all_options()}
+            return self._tell(params.session_id, v2.read_update(options))
         waiting = None
         for one in self._converted(session, params.session_id, update):
-            if session.quiet and isinstance(one, _CONVERSATION):
+            if isinstance(one, v2.ConfigOptionUpdate):
+                told = to_json(one)
+                session.options = told["configOptions"]
+                one = v2.read_update({**told, "configOptions": session.all_options()})
+            if session.quiet and isinstance(one, _CONVERSATION) and NOTICE not in (one.meta or ()):
                 continue
             waiting = self._tell(params.session_id, one, params.meta) or waiting
         return waiting

@@ -46,6 +46,9 @@ def v1_prompt_answer(idle: v2.StateUpdate) -> tuple[dict[str, Any] | RequestErro
     """Give the answer to a v1 prompt whose turn ended with ``idle``, and what could not be said in it."""
     reason = idle.stop_reason
     if reason == "error":
+        code = idle.error.code if isinstance(idle.error, v2.Error) else -32603
+        if code == -32000:  # the client can do something about it
+            return RequestError(-32000, "Authentication required"), None
         return RequestError(-32603, "Internal error"), None
     if reason in STOP_REASONS:
         return {"stopReason": reason}, None
@@ -142,14 +145,18 @@ class V1Client:
             for sent in view.turns.abandoned():
                 sent.call.fail(error)
 
-    def end_view(self, session_id: str, error: RequestError) -> None:
-        """Tell of this session no further: what waits fails with ``error``, and so do prompts until it is loaded."""
+    def end_view(self, session_id: str, error: RequestError) -> bool:
+        """Tell of this session no further: what waits fails with ``error``, and so do prompts until it is loaded.
+
+        Gives whether it was told of until now.
+        """
         view = self._views.get(session_id)
         if view is None or view.ended is not None:
-            return
+            return False
         view.ended = error
         for sent in view.turns.abandoned():
             sent.call.fail(error)
+        return True
 
     def close(self) -> None:
         """Stop waiting for a better time to send: there is nobody to send to."""
@@ -400,6 +407,8 @@ class V1Client:
         if view.flush is not None:
             view.flush.cancel()
             view.flush = None
+        if view.ended is not None:
+            return
         result = view.down.flush()
         self._send(session_id, view, None, result)
         for loss in result.losses:
@@ -436,6 +445,9 @@ class V1Client:
         request = decode(v2.RequestPermissionRequest, call.params)
         session_id = request.session_id
         view = self._views.setdefault(session_id, _View(self._policy))
+        if view.ended is not None:  # the client cannot be asked about what it was not told
+            call.respond({"outcome": {"outcome": "cancelled"}})
+            return
         self._flush(session_id)
         tool_call, losses = self._tool_call(view, request)
         for loss in losses:

@@ -8,8 +8,7 @@ Connection Establishment (GET with Upgrade)
     One endpoint, ``/acp``. The answer to the upgrade carries ``Acp-Connection-Id``, a UUID of this connection.
 Bidirectional Messaging
     Every message is one text frame that holds JSON-RPC. The handler of a connection learns of its end, to clean up.
-    A binary frame is *not* ignored, as the RFD has it, but ends the connection with close code 1003: a message that
-    is dropped without a word is a request that nobody ever answers.
+    Binary frames are ignored.
 Requires cookie support on HTTP transports
     The upgrade is the only request of a connection, so there is none to send a cookie back with; redirects are not
     followed. Cookies for the next connection can be given in ``headers``.
@@ -123,7 +122,7 @@ class WebSocketTransport:
         Line breaks within a message become spaces (they are white space of JSON: within a string it allows none).
         A message longer than ``line_limit`` is never given, nor a :class:`LineTooLong` for it: what the library does
         not want to hold it cannot skip, so the connection ends with close code 1009. Text that is not UTF-8 ends it
-        with 1007, a binary frame with 1003.
+        with 1007. Binary frames are ignored.
 
         Raises :class:`ConnectionLost` when the connection ended in any of these ways or without being closed.
         """
@@ -132,14 +131,13 @@ class WebSocketTransport:
         async with self._reading:
             try:
                 message = await self._socket.recv()
+                while isinstance(message, bytes):  # a binary frame
+                    message = await self._socket.recv()
             except ConnectionClosed as error:
                 reason = self._reason(error)
                 if reason is None:
                     return ()
                 raise ConnectionLost(reason) from None
-            if isinstance(message, bytes):
-                await self._shut(CloseCode.UNSUPPORTED_DATA, "text frames only")
-                raise ConnectionLost(f"{self.name} sent a binary frame")
         line = message.encode()
         if b"\n" in line or b"\r" in line:
             line = line.translate(_SPACES)
@@ -241,8 +239,6 @@ class WebSocketTransport:
                     return f"{self.name} sent text that is not UTF-8"
                 case CloseCode.INTERNAL_ERROR:
                     return f"{self.name} did not answer a ping in time"
-                case CloseCode.UNSUPPORTED_DATA:
-                    return f"{self.name} sent a binary frame"
                 case _:
                     return f"{self.name} broke the WebSocket protocol (closed with code {int(sent.code)})"
         if received is None:

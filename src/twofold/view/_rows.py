@@ -20,7 +20,7 @@ from twofold.fold import (
     Transcript,
     joined_text,
 )
-from twofold.plaintext import plain_terminal, visible, visible_line
+from twofold.plaintext import Run, Style, styled_terminal, visible, visible_line
 from twofold.wire import v2
 
 __all__ = ["LiveRows", "Piece", "Row", "RowKind", "row", "rows"]
@@ -32,12 +32,14 @@ class Piece(Struct, frozen=True, gc=False):
     """A part of a row's body.
 
     Markdown ``text`` that was said, ``code`` (terminal output, a diff), or a ``note`` of ours: one line, which may
-    name things in the agent's words but is not something the agent said.
+    name things in the agent's words but is not something the agent said. ``runs`` is the text of terminal output that
+    has colours or other styles, again, in pieces of one style each.
     """
 
     kind: Literal["text", "code", "note"]
     text: str
     language: str = ""
+    runs: Sequence[Run] = ()
 
 
 class Row(Struct, frozen=True):
@@ -263,8 +265,14 @@ def _terminal(terminal: Terminal) -> Iterator[Piece]:
 
 
 def _output(terminal: Terminal) -> list[Piece]:
-    output = plain_terminal(terminal.output).rstrip("\n")
-    return [Piece("code", output)] if output else []
+    runs = styled_terminal(terminal.output)
+    while runs and not runs[-1].text.strip("\n"):
+        runs.pop()
+    if not runs:
+        return []
+    runs[-1] = Run(runs[-1].text.rstrip("\n"), runs[-1].style)
+    styled = any(run.style != Style() for run in runs)
+    return [Piece("code", "".join(run.text for run in runs), "", runs if styled else ())]
 
 
 def _exit(terminal: Terminal) -> str:

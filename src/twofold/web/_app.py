@@ -1,284 +1,231 @@
-"""The application: a list of sessions, a page for each, its events. Nothing leaves the machine, nothing is served to a
-stranger: every request needs the token (of the link, then of a cookie) and a Host that is ours."""
+"""The application: a list of sessions, a page for each, its events. What is shown is made here, not in the browser."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
-import json
-from collections.abc import AsyncGenerator, AsyncIterator, Collection
+import threading
+from collections.abc import AsyncIterator, Collection
 from datetime import UTC, datetime
+from functools import cache
 from html import escape
 from importlib.resources import files
-from typing import Any, Final
-from urllib.parse import quote
+from typing import Final
+from urllib.parse import parse_qsl, quote
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
-from twofold.fold import SETUP
-from twofold.journal import Damaged, Journal
+from twofold.exceptions import TwofoldError
+from twofold.journal import Journal
 from twofold.plaintext import visible_line
-from twofold.view import footer, markdown
-from twofold.web._html import highlight_styles
+from twofold.view import Row, markdown
+from twofold.web._guard import Guard
+from twofold.web._html import colour_styles
 from twofold.web._hub import Hubs
-from twofold.wire import v2
+from twofold.web._markdown import highlight_styles
+from twofold.web._renderer import Renderer
+from twofold.web._sessions import Entry, Sessions
 
-__all__ = ["application"]
+__all__ = ["Application", "link"]
 
-COOKIE: Final = "twofold"
-LIVE: Final = 15.0
-"""Seconds since the last record within which a session counts as live, when it does not say that it is at work."""
+ACTIVITIES: Final = {"live": "live", "asks": "waits for a permission", "silent": "not heard of since", "": ""}
 
-_POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
-    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+OPENING: Final = 0.4
+"""Seconds that a page waits for what is in sight at first to be rendered."""
+
+KEYS: Final = (
+    ("j, k", "next, previous"),
+    ("Home, End", "first, latest"),
+    ("o", "unfold or fold"),
+    ("c", "copy as Markdown"),
+    ("/", "search; Enter and Shift+Enter go through what is found"),
+    ("Esc", "end the search"),
+    ("?", "this list"),
 )
-_HEADERS: Final = {
-    b"content-security-policy": _POLICY.encode(),
-    b"x-content-type-options": b"nosniff",
-    b"referrer-policy": b"no-referrer",
-    b"cache-control": b"no-store",
-    b"cross-origin-opener-policy": b"same-origin",
-    b"cross-origin-resource-policy": b"same-origin",
-}
 
 
-def application(journal: Journal, *, token: str | None, hosts: Collection[str]) -> ASGIApp:
-    """Give the application over a journal.
+class Application:
+    """The application over a journal, for any ASGI server; :class:`Server` has one.
 
     ``token`` is asked for once in the link (``?token=…``) and kept in a cookie; ``None`` asks for none. ``hosts`` are
-    the names, without port, that a request's Host may have; any other is refused, whoever resolved it to us.
+    the names, without port, that a request's Host may have; any other is refused, whoever resolved it to us. ``"*"``
+    stands for every numeric address.
     """
-    hubs = Hubs(journal)
-    pages = _Pages(journal, hubs)
-    routes = [
-        Route("/", pages.sessions),
-        Route("/sessions", pages.sessions_fragment),
-        Route("/session/{session:path}/events", pages.events),
-        Route("/session/{session:path}/markdown", pages.markdown),
-        Route("/session/{session:path}", pages.session),
-        Route("/static/{name}", _static),
-    ]
 
-    @contextlib.asynccontextmanager
-    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        yield
-        pages.closing.set()
-        await hubs.close()
-
-    return _Guard(Starlette(routes=routes, lifespan=lifespan), token=token, hosts=hosts)
-
-
-class _Guard:
-    """Refuses what is not for us, and sets the headers of every answer."""
-
-    def __init__(self, app: ASGIApp, *, token: str | None, hosts: Collection[str]) -> None:
-        self._app = app
-        self._token = token
-        self._hosts = frozenset(host.lower() for host in hosts)
+    def __init__(self, journal: Journal, *, token: str | None, hosts: Collection[str]) -> None:
+        self.watched = threading.Event()
+        """Set when somebody first watches a session."""
+        self._journal = journal
+        self._renderer = Renderer()
+        self._hubs = Hubs(journal, self._renderer)
+        self._sessions = Sessions(journal)
+        routes = [
+            Route("/", self._index),
+            Route("/sessions", self._list),
+            Route("/session", self._session),
+            Route("/events", self._events),
+            Route("/markdown", self._markdown),
+            Route("/static/{name}", _static),
+        ]
+        app = Starlette(routes=routes, lifespan=self._lifespan, exception_handlers={TwofoldError: _unavailable})
+        self._guard = Guard(app, token=token, hosts=hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+        """Answer as ASGI says."""
+        await self._guard(scope, receive, send)
 
-        async def send_guarded(message: Any) -> None:
-            if message["type"] == "http.response.start":
-                held = {name.lower() for name, _ in message["headers"]}
-                message["headers"] += [(name, value) for name, value in _HEADERS.items() if name not in held]
-            await send(message)
+    async def close(self) -> None:
+        """Let everyone go who watches. It can be used again after that."""
+        await self._hubs.close()
+        await self._sessions.close()
 
-        request = Request(scope)
-        refusal = self._refusal(request)
-        await (refusal or self._app)(scope, receive, send_guarded)
+    @contextlib.asynccontextmanager
+    async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
+        await self._renderer.start()
+        yield
+        await self.close()
+        await self._renderer.close()
 
-    def _refusal(self, request: Request) -> Response | None:
-        host = request.headers.get("host", "")
-        name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
-        if name.strip("[]").lower() not in self._hosts:
-            return PlainTextResponse("This name does not belong to this server.\n", 421)
-        origin = request.headers.get("origin")
-        if origin is not None and origin.partition("://")[2] != host:
-            return PlainTextResponse("Requests of other sites are not answered.\n", 403)
-        if request.method not in ("GET", "HEAD"):
-            return PlainTextResponse("This page is for reading.\n", 405, {"allow": "GET, HEAD"})
-        if self._token is None:
-            return None
-        given = request.query_params.get("token")
-        if given is not None and self._is_token(given):
-            rest = [(key, value) for key, value in request.query_params.multi_items() if key != "token"]
-            path = request.url.path + ("?" + "&".join(f"{quote(k)}={quote(v)}" for k, v in rest) if rest else "")
-            answer = RedirectResponse(path, 303)
-            answer.set_cookie(COOKIE, given, httponly=True, samesite="strict", max_age=30 * 24 * 3600)
-            return answer
-        if self._is_token(request.cookies.get(COOKIE, "")):
-            return None
-        words = "Open the link that twofold serve printed: it has the token that this page asks for.\n"
-        return PlainTextResponse(words, 401)
-
-    def _is_token(self, given: str) -> bool:
-        return self._token is not None and hmac.compare_digest(given.encode(), self._token.encode())
-
-
-def _static(request: Request) -> Response:
-    name = request.path_params["name"]
-    if name == "highlight.css":
-        return Response(highlight_styles(), media_type="text/css")
-    kinds = {"twofold.css": "text/css", "twofold.js": "text/javascript", "icon.svg": "image/svg+xml"}
-    if name not in kinds:
-        return PlainTextResponse("Not found.\n", 404)
-    return Response((files("twofold.web") / "static" / name).read_bytes(), media_type=kinds[name])
-
-
-class _Pages:
-    """What is shown."""
-
-    def __init__(self, journal: Journal, hubs: Hubs) -> None:
-        self._journal = journal
-        self._hubs = hubs
-        self._titles: dict[str, tuple[int, dict[str, Any]]] = {}
-        self.closing = asyncio.Event()
-
-    async def sessions(self, _request: Request) -> Response:
+    async def _index(self, _request: Request) -> Response:
         """The list of sessions."""
-        inner = await self._list()
-        return _page("Sessions", f'<main id="sessions" data-refresh="/sessions"><h1>Sessions</h1>{inner}</main>')
+        inner = _listed(await self._sessions.now())
+        return _page("Sessions", f'<main id="sessions"><h1>Sessions</h1><div id="list">{inner}</div></main>')
 
-    async def sessions_fragment(self, _request: Request) -> Response:
+    async def _list(self, _request: Request) -> Response:
         """The list alone, for the page to refresh itself with."""
-        return HTMLResponse(f"<h1>Sessions</h1>{await self._list()}")
+        return HTMLResponse(_listed(await self._sessions.now()))
 
-    async def _list(self) -> str:
-        infos = await asyncio.to_thread(self._journal.sessions)
-        now = datetime.now(UTC).timestamp()
-        items: list[str] = []
-        for info in infos:
-            about = await asyncio.to_thread(self._about, info.session, info.position)
-            live = about["busy"] or now - info.updated_at < LIVE
-            at = datetime.fromtimestamp(info.updated_at, UTC)
-            title = about["title"] or info.session
-            items.append(
-                f'<li><a href="/session/{quote(info.session, safe="")}"><span class="title">{escape(title)}</span>'
-                f'<span class="where">{escape(about["cwd"])}</span>'
-                f'<time datetime="{at.isoformat()}">{at:%Y-%m-%d %H:%M} UTC</time>'
-                f"{'<span class=live>live</span>' if live else ''}"
-                f'<span class="footer">{escape(about["footer"])}</span></a></li>'
-            )
-        if not items:
-            return '<p class="empty">There are no sessions in this journal yet.</p>'
-        return f'<ul class="sessions">{"".join(items)}</ul>'
-
-    def _about(self, session: str, position: int) -> dict[str, Any]:
-        """Say what a session is about; looked at again only when it has changed."""
-        held = self._titles.get(session)
-        if held is not None and held[0] == position:
-            return held[1]
-        transcript = self._journal.load(session).transcript
-        title, state = transcript.session_info.title, transcript.state
-        first = next((message for message in transcript.messages if message.type == "user_message"), None)
-        if not isinstance(title, str) or not title:
-            title = "" if first is None else first.text.strip().partition("\n")[0][:120]
-        about = {
-            "title": visible_line(title),
-            "cwd": visible_line(self._cwd(session)),
-            "busy": state is not None and state.state != "idle",
-            "footer": footer(transcript),
-        }
-        self._titles[session] = (position, about)
-        return about
-
-    def _cwd(self, session: str) -> str:
-        try:
-            page = self._journal.page(session, 0)
-        except Damaged:
-            return ""
-        for record in page:
-            if SETUP.encode() in record.raw:
-                update = v2.decode_update(record.raw)
-                if isinstance(update, v2.OtherUpdate) and isinstance(update.fields.get("cwd"), str):
-                    return str(update.fields["cwd"])
-        return ""
-
-    async def _exists(self, session: str) -> bool:
-        return bool(await asyncio.to_thread(self._journal.position, session))
-
-    async def session(self, request: Request) -> Response:
+    async def _session(self, request: Request) -> Response:
         """One session."""
-        session = request.path_params["session"]
+        session = _asked(request, "id")
         if not await self._exists(session):
-            return _page("Not found", "<main><h1>There is no such session in this journal.</h1></main>", 404)
+            words = "There is no such session in this journal."
+            inner = f'<main><h1>{words}</h1><p><a href="./">All sessions</a></p></main>'
+            return _page("Not found", inner, 404)
         hub = await self._hubs.of(session)
-        header = hub.header
-        title = header["title"] or visible_line(session)
-        link = quote(session, safe="")
+        await hub.in_sight(OPENING)
+        mark, rows, header = hub.mark(), hub.rows(), hub.header
+        name = visible_line(session)
+        title, state = header["title"] or name, escape(header["state"], quote=True)
+        keys = "".join(f"<dt>{escape(key)}</dt><dd>{escape(what)}</dd>" for key, what in KEYS)
         inner = (
-            f'<header class="top"><a href="/" class="back">Sessions</a><h1>{escape(title)}</h1>'
-            '<label class="search"><span class="hidden">Search in this session</span>'
-            '<input id="search" type="search" placeholder="Search" autocomplete="off"></label>'
-            '<span id="found" role="status"></span>'
-            f'<a href="/session/{link}/markdown" class="export">Markdown</a>'
-            '<span id="connection" role="status">connecting</span></header>'
-            f'<main id="rows" data-events="/session/{link}/events" data-position="{hub.position}" '
-            f'aria-live="polite" aria-relevant="additions">{"".join(hub.rows())}</main>'
-            f'<footer id="footer" data-state="{escape(header["state"], quote=True)}">'
-            f"{escape(header['footer'])}</footer>"
+            '<a class="skip" href="#latest">Skip to the latest</a>'
+            f'<header class="top"><a href="./" class="back">Sessions</a><h1 id="title" dir="auto">{escape(title)}</h1>'
+            '<div role="search" class="search"><input id="search" type="search" placeholder="Search" '
+            'aria-label="Search in this session" autocomplete="off" spellcheck="false">'
+            '<output id="found" for="search"></output></div>'
+            f'<a href="markdown?id={_quoted(session)}" class="export" download>Markdown</a>'
+            '<button id="help" type="button" aria-haspopup="dialog">Keys</button>'
+            '<span id="connection" role="status">not live: this needs JavaScript</span></header>'
+            f'<main id="rows" data-session="{_quoted(session)}" data-name="{escape(name, quote=True)}" '
+            f'data-mark="{mark}">{"".join(rows)}</main>'
+            f'<footer id="foot" data-state="{state}"><p id="asked" class="asked"{"" if _asks(header) else " hidden"}>'
+            f'{escape(_asks(header))}</p><p id="gaps" class="asked"{"" if header["gaps"] else " hidden"}>'
+            f'{escape(header["gaps"])}</p><p id="footer">{escape(header["footer"])}</p></footer>'
             '<button id="latest" type="button" hidden>Jump to the latest</button>'
+            '<div id="announcer" class="hidden" role="status"></div>'
+            f'<dialog id="keys" aria-label="Keys"><dl>{keys}</dl><label><input id="shortcuts" type="checkbox" checked> '
+            'Use these keys</label> <button id="done" type="button">Done</button></dialog>'
         )
         return _page(title, inner)
 
-    async def markdown(self, request: Request) -> Response:
-        """One session as Markdown, to keep."""
-        session = request.path_params["session"]
+    async def _events(self, request: Request) -> Response:
+        """The changes of one session since a mark (``after``, or ``Last-Event-ID`` of who comes back)."""
+        session = _asked(request, "id")
         if not await self._exists(session):
             return PlainTextResponse("There is no such session.\n", 404)
-        loaded = await asyncio.to_thread(self._journal.load, session)
-        return PlainTextResponse(markdown(loaded.transcript), media_type="text/markdown")
-
-    async def events(self, request: Request) -> Response:
-        """The changes of one session, from a position on (``after``, or ``Last-Event-ID`` of who comes back)."""
-        session = request.path_params["session"]
-        if not await self._exists(session):
-            return PlainTextResponse("There is no such session.\n", 404)
-        given = request.headers.get("last-event-id") or request.query_params.get("after") or "0"
-        after = int(given) if given.isdecimal() and len(given) < 19 else 0
+        headers = {"x-accel-buffering": "no"}
+        if request.method == "HEAD":
+            return Response(media_type="text/event-stream", headers=headers)
+        mark = request.headers.get("last-event-id") or _asked(request, "after")
         hub = await self._hubs.of(session)
-        return StreamingResponse(
-            self._stream(hub.events(after)), media_type="text/event-stream", headers={"x-accel-buffering": "no"}
-        )
+        self.watched.set()
 
-    async def _stream(
-        self, events: AsyncGenerator[tuple[int | None, str, dict[str, Any]], None]
-    ) -> AsyncGenerator[bytes, None]:
-        closing = asyncio.create_task(self.closing.wait())
-        waiting: asyncio.Task[tuple[int | None, str, dict[str, Any]]] | None = None
-        try:
-            yield b"retry: 500\n\n"
-            while True:
-                if waiting is None:
-                    waiting = asyncio.ensure_future(anext(events))
-                await asyncio.wait({waiting, closing}, timeout=15.0, return_when=asyncio.FIRST_COMPLETED)
-                if closing.done():
-                    return
-                if not waiting.done():
-                    yield b": still here\n\n"
-                    continue
-                position, name, data = waiting.result()
-                waiting = None
-                text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-                mark = "" if position is None else f"id: {position}\n"
-                yield f"{mark}event: {name}\ndata: {text}\n\n".encode("utf-8", "replace")
-        finally:
-            closing.cancel()
-            if waiting is not None:
-                waiting.cancel()
-                with contextlib.suppress(asyncio.CancelledError, StopAsyncIteration):
-                    await waiting
-            await events.aclose()
+        async def events() -> AsyncIterator[bytes]:
+            async with contextlib.aclosing(hub.events(mark)) as coming:
+                yield b"retry: 500\n\n"
+                async for event in coming:
+                    yield event
+
+        return StreamingResponse(events(), media_type="text/event-stream", headers=headers)
+
+    async def _markdown(self, request: Request) -> Response:
+        """A session, or one row of it, as Markdown, to keep."""
+        session, name = _asked(request, "id"), _asked(request, "row")
+        if not await self._exists(session):
+            return PlainTextResponse("There is no such session.\n", 404)
+        if not name:
+            loaded = await asyncio.to_thread(self._journal.load, session)
+            words = await asyncio.to_thread(markdown, loaded.transcript)
+            return PlainTextResponse(
+                words, media_type="text/markdown", headers={"content-disposition": 'attachment; filename="session.md"'}
+            )
+        row = (await self._hubs.of(session)).row(name)
+        if row is None:
+            return PlainTextResponse("There is no such row.\n", 404)
+        return PlainTextResponse(_source(row), media_type="text/markdown")
+
+    async def _exists(self, session: str) -> bool:
+        return bool(session) and bool(await asyncio.to_thread(self._journal.position, session))
+
+
+def link(session: str) -> str:
+    """Give the link to a session's page, from the list."""
+    return f"session?id={_quoted(session)}"
+
+
+def _quoted(session: str) -> str:
+    return quote(session, safe="", errors="surrogatepass")
+
+
+def _asked(request: Request, name: str) -> str:
+    """Give a parameter of a request; ids may hold anything, even halves of characters."""
+    query = parse_qsl(request.url.query, keep_blank_values=True, encoding="utf-8", errors="surrogatepass")
+    return dict(query).get(name, "")
+
+
+def _asks(header: dict[str, str]) -> str:
+    if header["state"] != "requires_action":
+        return ""
+    return f"The agent waits for a permission: {header['asked']}" if header["asked"] else "The agent waits for an answer."
+
+
+def _listed(entries: list[Entry]) -> str:
+    if not entries:
+        return '<p class="empty">There are no sessions in this journal yet.</p>'
+    return f'<ul class="sessions">{"".join(map(_entry, entries))}</ul>'
+
+
+def _entry(entry: Entry) -> str:
+    at = datetime.fromtimestamp(entry.info.updated_at, UTC)
+    name = visible_line(entry.info.session)
+    activity = ACTIVITIES[entry.activity]
+    parts = [
+        f'<span class="title" dir="auto">{escape(entry.about.title or name)}</span>',
+        f'<span class="activity {entry.activity}">{activity}</span>' if activity else "",
+        f'<span class="where" dir="auto">{escape(entry.about.cwd or name)}</span>',
+        f'<time datetime="{at:%Y-%m-%dT%H:%M:%SZ}">{at:%Y-%m-%d %H:%M} UTC</time>',
+        f'<span class="said" dir="auto">{escape(entry.about.footer)}</span>' if entry.about.footer else "",
+    ]
+    return f'<li><a href="{link(entry.info.session)}">{" ".join(filter(None, parts))}</a></li>'
+
+
+def _source(row: Row) -> str:
+    """Give a row's body as Markdown."""
+    parts: list[str] = []
+    for piece in row.body:
+        if piece.kind == "code":
+            fence = "```"
+            while fence in piece.text:
+                fence += "`"
+            parts.append(f"{fence}{piece.language}\n{piece.text}\n{fence}")
+        else:
+            parts.append(piece.text)
+    return "\n\n".join(parts) + "\n"
 
 
 def _page(title: str, inner: str, status: int = 200) -> Response:
@@ -288,9 +235,31 @@ def _page(title: str, inner: str, status: int = 200) -> Response:
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
         f"<title>{escape(title)} · twofold</title>"
-        '<link rel="stylesheet" href="/static/twofold.css"><link rel="stylesheet" href="/static/highlight.css">'
-        '<link rel="icon" href="/static/icon.svg" type="image/svg+xml">'
-        '<script src="/static/twofold.js" defer></script></head>'
+        '<link rel="stylesheet" href="static/twofold.css"><link rel="stylesheet" href="static/colours.css">'
+        '<link rel="icon" href="static/icon.svg" type="image/svg+xml">'
+        '<script src="static/twofold.js" defer></script></head>'
         f"<body>{inner}</body></html>\n",
         status,
     )
+
+
+_KINDS: Final = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+
+
+def _static(request: Request) -> Response:
+    name = request.path_params["name"]
+    content = _contents().get(name)
+    if content is None:
+        return PlainTextResponse("Not found.\n", 404)
+    return Response(content, media_type=_KINDS[name.rpartition(".")[2]])
+
+
+@cache
+def _contents() -> dict[str, bytes]:
+    folder = files("twofold.web") / "static"
+    held = {name: (folder / name).read_bytes() for name in ("twofold.css", "twofold.js", "icon.svg")}
+    return held | {"colours.css": (highlight_styles() + colour_styles()).encode()}
+
+
+async def _unavailable(_request: Request, _error: Exception) -> Response:
+    return PlainTextResponse("The journal cannot be read now.\n", 503)

@@ -1,259 +1,432 @@
 """One session for all who watch it: folded once, drawn once, sent to each at their own pace.
 
-Every row knows the position of the record that it is as of. A watcher says up to which position it has seen, and is
-given the rows that changed since: whole, keyed, and in order, so that one that was away, or is slow, misses nothing and
-piles nothing up. A message that streams is sent as text that is added to; it is rendered when it settles.
+Each drawing in which something changed is a tick, and every row knows the tick of its last change. A watcher says which
+tick it has seen and is given the rows that changed since: whole, or what was added to their text. So one that was away,
+or is slow, misses nothing and piles nothing up. A message that streams is text that is added to; when it settles it is
+rendered, and until then shown as it is.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import secrets
 import time
-from collections.abc import AsyncGenerator
+import traceback
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
+from hashlib import blake2b
 from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 
-from twofold.journal import Following, Journal
+from twofold.exceptions import TwofoldError
+from twofold.journal import Following, Journal, Unavailable
 from twofold.plaintext import visible_line
 from twofold.view import LiveRows, Row, footer
-from twofold.web._html import article, streamed
+from twofold.web._html import LARGEST, anchor, article, texts
+from twofold.web._renderer import Renderer
 
 __all__ = ["Hub", "Hubs"]
 
 FRAME: Final = 0.05
 """Seconds between two drawings, at least: what changes in between is drawn once."""
 
-SETTLED: Final = 0.7
-"""Seconds without a change after which a message counts as settled."""
+PATIENCE: Final = 4.0
+"""Times as long as a drawing took is waited before the next: the rest of the time is for those who watch."""
+
+SETTLED: Final = 1.5
+"""Seconds without a change after which a message counts as settled, if nothing has said so before."""
+
+HEAVY: Final = 1.0
+"""Seconds between two drawings of a row that is longer than what is shown of it."""
 
 KEPT: Final = 60.0
 """Seconds that a session that nobody watches is kept folded."""
 
+HEARTBEAT: Final = 15.0
+"""Seconds after which those who watch are told that there is still a connection."""
 
-class _Drawn(Struct):
-    """A row as it was drawn last."""
+CHUNK: Final = 64 * 1024
+"""Bytes of one event, about."""
+
+IN_SIGHT: Final = 40
+"""Rows at the end of a session, about, that are in sight when it is opened."""
+
+log = logging.getLogger("twofold.web")
+
+
+class _Shown(Struct):
+    """A row as it is shown."""
 
     row: Row
-    html: str
-    position: int
     tick: int
-    text: str = ""  # of a message that streams: what its watchers hold
-    added: tuple[int, str] | None = None  # what was added in the last tick, and where
+    changed_at: float
+    before: int = -1
+    """The tick of the change before the last."""
+    added: tuple[int, str] | None = None
+    """What the last change added to the text, and after how many UTF-16 code units."""
+    size: int = 0
     streaming: bool = False
-    changed_at: float = 0.0
+    rendered: Sequence[str] | None = None
+    html: str = ""
+
+    def drawn(self) -> str:
+        """Give the row as HTML."""
+        if not self.html:
+            version = "" if self.streaming else _digest(self.row)
+            self.html = article(self.row, rendered=self.rendered, version=version)
+        return self.html
+
+
+def _digest(row: Row) -> str:
+    return blake2b(msgspec.json.encode(row), digest_size=9).hexdigest()
 
 
 class Hub:
-    """Follows one session and draws it. Use :meth:`events` for each who watches."""
+    """Follows one session and draws it. ``on_end`` is called when it has ended; ask for another one then."""
 
-    def __init__(self, journal: Journal, session: str) -> None:
+    def __init__(
+        self, journal: Journal, session: str, renderer: Renderer, on_end: Callable[[Hub], object] = lambda _hub: None
+    ) -> None:
         self.session = session
-        self._following = Following(journal, session)
-        self._drawn: dict[str, _Drawn] = {}
-        self._tick = 0
-        self._removed_tick = 0  # the last tick in which rows went away
-        self._header: dict[str, Any] = {}
-        self._header_tick = 0
-        self._position = 0
-        self._changed = asyncio.Event()
-        self._ticked = asyncio.Condition()
-        self._caught_up = asyncio.Event()
-        self._watchers = 0
+        self.ended = False
+        self.header: dict[str, Any] = {}
+        """Title, state and usage, for the page's head and foot."""
         self.last_watched = time.monotonic()
-        self._tasks = [asyncio.create_task(self._follow()), asyncio.create_task(self._draw())]
+        self.watchers = 0
+        self._name = secrets.token_hex(4)
+        self._following = Following(journal, session)
+        self._renderer = renderer
+        self._on_end = on_end
+        self._shown: dict[str, _Shown] = {}
+        self._tick = 0
+        self._order_tick = 0  # the last in which rows went away or changed places
+        self._header_tick = 0
+        self._deleted = False
+        self._heavy = False  # whether a row waits for its turn
+        self._unrendered: dict[str, None] = {}  # the last one first
+        self._finished: list[_Shown] = []  # rendered since the last drawing
+        self._batches: dict[int, tuple[bytes, ...]] = {}  # what those lack now who have seen a tick
+        self._loaded = asyncio.Event()
+        self._ready = asyncio.Event()
+        self._dirty = asyncio.Event()
+        self._to_render = asyncio.Event()
+        self._news = asyncio.Event()  # another one after each time that it was set
+        self._task = asyncio.create_task(self._run(), name=f"twofold.web {session!r}")
 
-    @property
-    def watched(self) -> bool:
-        """Whether anybody watches."""
-        return self._watchers > 0
-
-    async def close(self) -> None:
-        """Stop following."""
-        for task in self._tasks:
-            task.cancel()
-        for task in self._tasks:
-            with suppress(asyncio.CancelledError):
-                await task
+    # For those who watch
 
     async def ready(self) -> None:
-        """Wait until what is stored is drawn."""
-        await self._caught_up.wait()
+        """Wait until what is stored is drawn. Raises :class:`Unavailable` when it cannot be."""
+        await self._ready.wait()
+        if self.ended:
+            raise Unavailable("the journal", "the session cannot be read now")
 
-    @property
-    def position(self) -> int:
-        """The position of the last record drawn."""
-        return self._position
+    async def in_sight(self, seconds: float) -> None:
+        """Wait until what is in sight at first is rendered, but not for longer than some seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not self.ended and any(key in self._unrendered for key in list(self._shown)[-IN_SIGHT:]):
+                    await self._news.wait()
 
-    @property
-    def header(self) -> dict[str, Any]:
-        """Title, state and usage."""
-        return self._header
+    def mark(self) -> str:
+        """Give the mark of what is drawn now; who has it may ask for the :meth:`events` since."""
+        return f"{self._name}.{self._tick}"
 
     def rows(self) -> list[str]:
-        """Give all rows as they are."""
-        return [drawn.html for drawn in self._drawn.values()]
+        """Give all rows as they are drawn now."""
+        return [shown.drawn() for shown in self._shown.values()]
 
-    def sources(self) -> list[Row]:
-        """Give the rows before they are drawn."""
-        return [drawn.row for drawn in self._drawn.values()]
+    def row(self, name: str) -> Row | None:
+        """Give the row of an anchor."""
+        return next((shown.row for shown in self._shown.values() if anchor(shown.row.key) == name), None)
 
-    async def events(self, after: int) -> AsyncGenerator[tuple[int | None, str, dict[str, Any]], None]:
-        """Give (position, name, data) of what changed after a position, then what changes, without end.
+    async def events(self, mark: str) -> AsyncGenerator[bytes, None]:
+        """Give events, ready to be sent, with what changed since a mark and then with what changes.
 
-        Only what completes the state of a position has one: who comes back with it lacks nothing.
+        Only the last event of a state carries that state's mark: who has it lacks nothing. A mark of somebody else's is
+        as good as none: then everything is sent. Ends when the session can be followed no longer.
         """
         await self.ready()
-        self._watchers += 1
+        self.watchers += 1
         try:
-            seen = -1
+            name, _, number = mark.partition(".")
+            seen = int(number) if name == self._name and number.isdecimal() and len(number) < 19 else -1
             while True:
-                events = self._since(seen, after)
-                position, seen = self._position, self._tick
-                for number, (name, data) in enumerate(events, 1):  # who has the last one has them all
-                    yield position if number == len(events) else None, name, data
-                async with self._ticked:
-                    await self._ticked.wait_for(lambda: self._tick > seen)  # noqa: B023 - waited for here and now
+                news = self._news
+                batch = self._since(seen)
+                seen = self._tick
+                for event in batch:
+                    yield event
+                if self.ended:
+                    break
+                if seen == self._tick:
+                    await news.wait()
+                    if seen == self._tick and not self.ended:
+                        yield b":\n\n"
+            if self._deleted:
+                yield b"event: gone\ndata:\n\n"
         finally:
-            self._watchers -= 1
+            self.watchers -= 1
             self.last_watched = time.monotonic()
 
-    def _since(self, seen: int, after: int) -> list[tuple[str, dict[str, Any]]]:
-        """Give what a watcher lacks that saw everything up to a tick; a new one, up to a position."""
-        events: list[tuple[str, dict[str, Any]]] = []
-        new = seen < 0
-        if new or self._removed_tick > seen:
-            events.append(("keys", {"keys": list(self._drawn)}))
-        before = ""
-        for key, drawn in self._drawn.items():
-            if drawn.position > after if new else drawn.tick > seen:
-                if not new and seen == drawn.tick - 1 and drawn.added is not None:
-                    at, text = drawn.added
-                    events.append(("text", {"key": key, "at": at, "text": text}))
-                else:
-                    events.append(("row", {"key": key, "before": before, "html": drawn.html}))
-            before = key
-        if new or self._header_tick > seen:
-            events.append(("header", self._header))
+    def _since(self, seen: int) -> tuple[bytes, ...]:
+        """Give the events that who has seen a tick lacks. Many lack the same."""
+        batch = self._batches.get(seen)
+        if batch is None:
+            batch = self._batches[seen] = tuple(self._events(seen))
+        return batch
+
+    def _events(self, seen: int) -> list[bytes]:
+        if seen == self._tick:
+            return []
+        parts: list[bytes] = []
+        chunks: list[list[bytes]] = [parts]
+        size = 0
+        for shown in self._shown.values():
+            if shown.tick <= seen:
+                continue
+            if shown.added is not None and shown.before <= seen:
+                at, text = shown.added
+                parts.append(msgspec.json.encode(("text", anchor(shown.row.key), at, text)))
+            else:
+                parts.append(msgspec.json.encode(("row", shown.drawn())))
+            size += len(parts[-1])
+            if size > CHUNK:
+                parts, size = [], 0
+                chunks.append(parts)
+        if self._order_tick > seen:
+            parts.append(msgspec.json.encode(("rows", [anchor(key) for key in self._shown])))
+        if self._header_tick > seen:
+            parts.append(msgspec.json.encode(("header", self.header)))
+        events = [b"data: [" + b",".join(chunk) + b"]\n\n" for chunk in chunks]
+        events[-1] = b"id: " + self.mark().encode() + b"\n" + events[-1]
         return events
 
+    # What goes on
+
+    async def _run(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for work in (self._follow, self._draw, self._render, self._look_after):
+                    tasks.create_task(work())
+        except* (TwofoldError, _Ended):
+            pass
+        except* Exception as errors:
+            _log_failure(errors)
+        finally:
+            self.ended = True
+            self._ready.set()
+            self._tell()
+            self._on_end(self)
+
+    async def close(self) -> None:
+        """Stop following; those who watch are let go."""
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task
+
+    def _tell(self) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
     async def _follow(self) -> None:
+        await self._following.load()
+        self._loaded.set()
         async for _change in self._following:
-            self._changed.set()
-            if not self._caught_up.is_set():
-                await asyncio.sleep(0)
+            self._dirty.set()
+
+    async def _look_after(self) -> None:
+        """Notice that the session was deleted, or that nobody watches it any more; keep connections alive."""
+        told = time.monotonic()
+        await self._loaded.wait()
+        while True:
+            await asyncio.sleep(1)
+            if await asyncio.to_thread(self._following.stored) < self._following.position:
+                self._deleted = True
+                raise _Ended
+            now = time.monotonic()
+            if not self.watchers and now - self.last_watched > KEPT:
+                raise _Ended
+            if now - told > HEARTBEAT:
+                told = now
+                self._tell()
 
     async def _draw(self) -> None:
-        head = await asyncio.to_thread(self._following.stored)
-        while self._following.position < head:  # first all that is stored, at once
-            await asyncio.sleep(FRAME)
+        await self._loaded.wait()
         live = LiveRows(self._following.transcript)
-        transcript = self._following.transcript
         while True:
-            self._changed.clear()
-            if self._following.transcript is not transcript:
-                transcript = self._following.transcript
-                live = LiveRows(transcript)
-            if self._redraw(live.now()) or not self._caught_up.is_set():
-                async with self._ticked:
-                    self._ticked.notify_all()
-            self._caught_up.set()
-            await asyncio.sleep(FRAME)
+            self._dirty.clear()
+            began = time.perf_counter()
+            self._redraw(live.now())
+            self._ready.set()
+            await asyncio.sleep(max(FRAME, PATIENCE * (time.perf_counter() - began)))
+            streaming = any(shown.streaming for shown in self._shown.values())
             with suppress(TimeoutError):  # a message settles also when nothing happens
-                timeout = SETTLED if any(one.streaming for one in self._drawn.values()) else None
-                await asyncio.wait_for(self._changed.wait(), timeout)
+                async with asyncio.timeout(HEAVY if self._heavy else SETTLED if streaming else None):
+                    await self._dirty.wait()
 
-    def _redraw(self, rows: list[Row]) -> bool:
-        """Draw what changed; gives whether anything did."""
-        now = time.monotonic()
-        tick, position = self._tick + 1, self._following.position
-        first = not self._caught_up.is_set()
-        fresh: dict[str, _Drawn] = {}
-        changed = False
-        last = rows[-1].key if rows else ""
+    def _redraw(self, rows: Sequence[Row]) -> None:
+        """Draw what changed. If anything did, that is a tick."""
+        now, tick = time.monotonic(), self._tick + 1
         idle = self._idle()
+        last = rows[-1].key if rows else ""
+        first = not self._ready.is_set()
+        fresh: dict[str, _Shown] = {}
+        changed = first
+        self._heavy = False
         for row in rows:
-            drawn = self._drawn.get(row.key)
-            if drawn is None or drawn.row is not row:
-                drawn = self._drawn_anew(drawn, row, tick, position, now, streams=not first and not idle)
+            shown = self._shown.get(row.key)
+            if shown is None:
+                shown = fresh[row.key] = _Shown(row, tick, now)
+                self._take(shown, row, streaming=_streams(row) and not first and not idle)
                 changed = True
-            elif drawn.streaming and (idle or row.key != last or now - drawn.changed_at >= SETTLED):
-                html = article(row, position=position)
-                drawn = _Drawn(row, html, position, tick, changed_at=drawn.changed_at)
+                continue
+            fresh[row.key] = shown
+            if shown.row is not row and shown.row != row:
+                if shown.size > LARGEST and now - shown.changed_at < HEAVY and not row.withdrawn:
+                    self._heavy = True
+                    continue
+                shown.before, shown.tick, shown.changed_at = shown.tick, tick, now
+                self._take(shown, row, streaming=_streams(row) and not idle)
                 changed = True
-            fresh[row.key] = drawn
-        if len(fresh) < len(self._drawn) or any(key not in fresh for key in self._drawn):
-            self._removed_tick = tick
+            elif shown.streaming and (idle or row.key != last or now - shown.changed_at >= SETTLED):
+                shown.streaming, shown.html = False, ""
+                self._to_be_rendered(shown)
+            shown.row = row
+        for shown in self._finished:
+            if fresh.get(shown.row.key) is shown and shown.rendered is not None:
+                shown.before, shown.tick, shown.added = shown.tick, tick, None
+                changed = True
+        self._finished.clear()
+        if list(self._shown) != list(fresh)[: len(self._shown)]:
+            self._order_tick = tick
             changed = True
-        self._drawn = fresh
+        self._shown = fresh
         header = self._now()
-        if header != self._header:
-            self._header, self._header_tick = header, tick
+        if header != self.header:
+            self.header, self._header_tick = header, tick
             changed = True
-        self._position = position
         if changed:
             self._tick = tick
-        return changed
+            self._batches.clear()
+            self._tell()
 
-    def _drawn_anew(
-        self, before: _Drawn | None, row: Row, tick: int, position: int, now: float, *, streams: bool
-    ) -> _Drawn:
-        plain = row.kind in ("agent", "thought", "user") and not row.withdrawn
-        if not streams or not plain or any(piece.kind != "text" for piece in row.body):
-            return _Drawn(row, article(row, position=position), position, tick, changed_at=now)
+    def _take(self, shown: _Shown, row: Row, *, streaming: bool) -> None:
+        """Show another state of a row."""
+        before, shown.row = shown.row, row
         text = "".join(piece.text for piece in row.body)
-        added = None
-        grown = before is not None and before.streaming and row.corrected == before.row.corrected
-        if before is not None and grown and text.startswith(before.text):
-            added = (_units(before.text), text[len(before.text) :])
-        html = streamed(row, position=position)
-        return _Drawn(row, html, position, tick, text, added, streaming=True, changed_at=now)
+        shown.added = None
+        if streaming and shown.streaming and row.corrected == before.corrected:
+            held = "".join(piece.text for piece in before.body)
+            if text.startswith(held):
+                shown.added = shown.size, text[len(held) :]
+        size = shown.size if shown.added is not None else 0
+        shown.size = size + _units(text if shown.added is None else shown.added[1])
+        shown.streaming = streaming
+        shown.rendered, shown.html = None, ""
+        if not streaming:
+            self._to_be_rendered(shown)
+
+    def _to_be_rendered(self, shown: _Shown) -> None:
+        self._unrendered.pop(shown.row.key, None)
+        if texts(shown.row):
+            self._unrendered[shown.row.key] = None
+            self._to_render.set()
+        elif shown.rendered is None:
+            shown.rendered = ()
+
+    async def _render(self) -> None:
+        while True:
+            while not self._unrendered:
+                self._to_render.clear()
+                await self._to_render.wait()
+            key = next(reversed(self._unrendered))
+            shown = self._shown.get(key)
+            row = None if shown is None else shown.row
+            if shown is None or row is None or shown.streaming:
+                del self._unrendered[key]
+                continue
+            rendered = await self._renderer.html(texts(row), breaks=row.kind == "user")
+            if shown.row is row or shown.row == row:
+                self._unrendered.pop(key, None)
+                if not shown.streaming:
+                    shown.rendered, shown.html = rendered, ""
+                    self._finished.append(shown)
+                    self._dirty.set()
 
     def _idle(self) -> bool:
         state = self._following.transcript.state
-        return state is None or state.state == "idle"
+        return state is not None and state.state == "idle"
 
     def _now(self) -> dict[str, Any]:
         transcript = self._following.transcript
         title, state = transcript.session_info.title, transcript.state
+        asked = ""
+        if state is not None and state.state == "requires_action":
+            waiting = [call for call in transcript.tool_calls if call.status == "pending"]
+            asked = visible_line(waiting[-1].title or waiting[-1].name or "") if waiting else ""
+        gaps = ", ".join(f"{first} to {last}" for first, last in self._following.gaps)
         return {
             "title": visible_line(title) if isinstance(title, str) else "",
             "state": "" if state is None else visible_line(state.state),
+            "asked": asked,
             "footer": footer(transcript),
+            "gaps": gaps and f"There is a gap: positions {gaps} are damaged, and what they said is not shown.",
         }
+
+
+class _Ended(Exception):
+    """A hub's own end."""
+
+
+def _streams(row: Row) -> bool:
+    """Whether a row is of a kind that streams, and not so long that it is better drawn now and then."""
+    if row.kind not in ("agent", "thought", "user") or row.withdrawn:
+        return False
+    return [piece.kind for piece in row.body] == ["text"] and len(row.body[0].text) <= LARGEST
 
 
 def _units(text: str) -> int:
     """Count as a browser does, in UTF-16 code units."""
-    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _log_failure(errors: BaseExceptionGroup[BaseException]) -> None:
+    """Log where an exception came from, and not its text: that may quote anything."""
+    for error in errors.exceptions:
+        frames = "".join(traceback.format_tb(error.__traceback__))
+        log.error("following a session failed with %s\n%s", type(error).__qualname__, frames)
 
 
 class Hubs:
     """The sessions that are watched."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, renderer: Renderer) -> None:
         self.journal = journal
+        self._renderer = renderer
         self._hubs: dict[str, Hub] = {}
 
     async def of(self, session: str) -> Hub:
-        """Give the hub of a session, drawn."""
-        await self._forget()
+        """Give the hub of a session, drawn. Raises :class:`Unavailable` when it cannot be read."""
         hub = self._hubs.get(session)
         if hub is None:
-            hub = self._hubs[session] = Hub(self.journal, session)
+            hub = self._hubs[session] = Hub(self.journal, session, self._renderer, self._ended)
         hub.last_watched = time.monotonic()
         await hub.ready()
         return hub
 
-    async def _forget(self) -> None:
-        for session, hub in list(self._hubs.items()):
-            if not hub.watched and time.monotonic() - hub.last_watched > KEPT:
-                del self._hubs[session]
-                await hub.close()
+    def held(self, session: str) -> Hub | None:
+        """Give the hub of a session if there is one."""
+        return self._hubs.get(session)
+
+    def _ended(self, hub: Hub) -> None:
+        if self._hubs.get(hub.session) is hub:
+            del self._hubs[hub.session]
 
     async def close(self) -> None:
         """Stop following everything."""
-        hubs, self._hubs = list(self._hubs.values()), {}
-        for hub in hubs:
+        for hub in list(self._hubs.values()):
             await hub.close()

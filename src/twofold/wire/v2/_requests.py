@@ -199,6 +199,11 @@ class PermissionOption(Model, frozen=True, kw_only=True):
     kind: str
     meta: OptionalMeta = field(default=UNSET, name="_meta")
 
+    @property
+    def allows(self) -> bool:
+        """Whether choosing it allows what was asked. A kind that is not known does not."""
+        return self.kind in ("allow_once", "allow_always")
+
 
 class ToolCallPermissionSubject(Model, frozen=True, kw_only=True, tag_field="type", tag="tool_call"):
     """A permission for a tool call; ``tool_call`` is an update of it, applied like any other."""

@@ -1,0 +1,46 @@
+"""The client in front of a converting bridge."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from twofold.exceptions import LineTooLong
+from twofold.runtime import StreamTransport
+
+__all__ = ["ClientEnd"]
+
+
+class ClientEnd:
+    """A :class:`~twofold.runtime.Transport` that writes together what is said in one turn of the loop."""
+
+    def __init__(self, stream: StreamTransport) -> None:
+        self.name = stream.name
+        self._stream = stream
+        self._lines: list[bytes] = []
+
+    async def receive(self) -> Sequence[bytes | LineTooLong]:
+        """Read lines."""
+        return await self._stream.receive()
+
+    def send(self, message: bytes) -> None:
+        """Send one line, before others have a turn after the next."""
+        if not self._lines:
+            asyncio.get_running_loop().call_soon(self._write)
+        self._lines.append(message)
+
+    def _write(self) -> None:
+        if self._lines:
+            self._lines.append(b"")
+            self._stream.send_raw(b"\n".join(self._lines))
+            self._lines.clear()
+
+    async def drain(self) -> None:
+        """Write, and wait while the client does not read."""
+        self._write()
+        await self._stream.drain()
+
+    async def close(self) -> None:
+        """Write, and let go."""
+        self._write()
+        await self._stream.close()
