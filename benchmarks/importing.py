@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -49,5 +50,6 @@ class Importing:
 
 
 def _seconds(module: str) -> float:
-    done = subprocess.run([sys.executable, "-c", SCRIPT, module], cwd=ROOT, check=True, stdout=subprocess.PIPE)
-    return float(done.stdout)
+    words = [sys.executable, "-c", SCRIPT, module]
+    compiling = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
+    return float(subprocess.run(words, cwd=ROOT, env=compiling, check=True, stdout=subprocess.PIPE).stdout)

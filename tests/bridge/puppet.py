@@ -11,13 +11,18 @@ A prompt's text is JSON: steps to take, one after another.
     {"raw": "…"}         write these characters, as Latin-1
     {"answer": {…}}      answer the prompt with a result; {"refuse": code} with an error
     {"hear": "method"}   read on until this method comes; {"hear": null} until an answer comes
+    {"serve": null}      answer that, as if it had come by itself
     {"repeat": {…}}      report what the client said last under "hear", in the text of this update
-    {"end": "…"}         end: "exit 3", "hang" (read no more, write no more), "close" (the output only)
+    {"end": "…"}         end: "exit 3", "kill", "hang" (read no more, write no more), "close" (the output only)
+
+With `deaf` it goes on running when its input has ended, with `stubborn` when it is asked to end. `start` is how it ends
+before it says anything, `banner` what it writes first, `child` a file for the process id of a process that it leaves.
 """
 
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from typing import Any
@@ -102,6 +107,8 @@ class Puppet:
                         if "id" in self.heard and "method" in self.heard:
                             self.request(self.heard["id"], self.heard["method"], self.heard.get("params"))
                         self.heard = self.hear()
+                case "serve":
+                    self.request(self.heard["id"], self.heard["method"], self.heard.get("params"))
                 case "repeat":
                     text = {"type": "text", "text": json.dumps(self.heard)}
                     update = {**what, "content": text}
@@ -119,6 +126,8 @@ def raw(data: bytes) -> None:
 def end(how: str) -> None:
     if how.startswith("exit"):
         sys.exit(int(how.split()[1]))
+    if how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
     if how == "close":
         os.close(1)
     hang()
@@ -133,6 +142,12 @@ if __name__ == "__main__":
     config = json.loads(sys.argv[1])
     if config.get("stubborn"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if "child" in config:
+        child = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"], stdin=subprocess.DEVNULL
+        )
+        with open(config["child"], "w") as file:
+            file.write(str(child.pid))
     if "start" in config:
         end(config["start"])
     if "banner" in config:

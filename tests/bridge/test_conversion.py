@@ -18,7 +18,10 @@ from twofold.wire import v1, v2
 Json = Any
 
 UPDATE = "session/update"
-OPTIONS = [{"optionId": "y", "name": "Yes", "kind": "allow_once"}, {"optionId": "n", "name": "No", "kind": "reject_once"}]
+OPTIONS = [
+    {"optionId": "y", "name": "Yes", "kind": "allow_once"},
+    {"optionId": "n", "name": "No", "kind": "reject_once"},
+]
 RUNNING = {"sessionUpdate": "state_update", "state": "running"}
 IDLE = {"sessionUpdate": "state_update", "state": "idle", "stopReason": "end_turn"}
 INSERTED = {"answer": {"messageId": "u"}}
@@ -381,7 +384,10 @@ class TestAV1ClientsSessions:
 class TestAV2ClientsSessions:
     def test_servers_get_what_v1_requires(self, tmp_path: Path) -> None:
         heard = tmp_path / "heard"
-        servers = [{"type": "stdio", "name": "a", "command": "/bin/a"}, {"type": "http", "name": "b", "url": "http://x/"}]
+        servers = [
+            {"type": "stdio", "name": "a", "command": "/bin/a"},
+            {"type": "http", "name": "b", "url": "http://x/"},
+        ]
 
         async def main() -> None:
             async with v2_client(sessions=["s", "t"], heard=heard) as ends:
@@ -599,7 +605,9 @@ SUBJECTS: list[tuple[Json, Json]] = [
 def test_a_v1_client_is_asked_about_a_tool_call_and_the_v2_agent_hears_the_outcome(
     subject: Json, tool_call: Json, outcome: Json
 ) -> None:
-    asked = {"title": "May I?", "options": OPTIONS, "_meta": {"m": 1}} | ({} if subject is None else {"subject": subject})
+    asked = {"title": "May I?", "options": OPTIONS, "_meta": {"m": 1}} | (
+        {} if subject is None else {"subject": subject}
+    )
     answer = whole("m")["update"]
 
     async def main() -> None:
@@ -857,8 +865,10 @@ def test_the_echo_of_its_own_prompt_is_not_told_a_v1_client_and_a_correction_of_
 def test_a_bad_item_is_left_out_and_reported_and_the_rest_is_told(client: Any) -> None:
     bad = update("tool_call_update", toolCallId="c", title="T", content=[{"type": "content"}])
     entries = [{"content": "A", "priority": "high", "status": "pending"}, {"content": 3}]
-    plan = update("plan", entries=entries) if client is v2_client else update(
-        "plan_update", plan={"type": "items", "planId": "p", "entries": entries}
+    plan = (
+        update("plan", entries=entries)
+        if client is v2_client
+        else update("plan_update", plan={"type": "items", "planId": "p", "entries": entries})
     )
 
     async def main() -> None:
@@ -972,7 +982,9 @@ def test_every_update_that_is_told_reads_as_one_of_the_clients_version(client: A
         async with client() as ends:
             talk = ends.talk
             terminal = update("terminal_update", terminalId="x", command="ls", cwd=CWD, output={"data": "aGk="})
-            call = update("tool_call_update", toolCallId="c", title="T", content=[{"type": "terminal", "terminalId": "x"}])
+            call = update(
+                "tool_call_update", toolCallId="c", title="T", content=[{"type": "terminal", "terminalId": "x"}]
+            )
             usage = update("usage_update", used=1, size=2)
             unknown = update("_vendor_update", a=1)
             talk.prompt("s", script(call, terminal, usage, unknown, chunk("m", "end")))

@@ -184,3 +184,15 @@ def test_the_target_of_a_change_is_the_live_thing() -> None:
     assert isinstance(first.target, Message)
     assert first.target is transcript.messages[0]
     assert (first.target.text, first.target.version, transcript.version) == ("ab", 2, 2)
+
+
+def test_a_change_that_replaced_content_holds_what_it_was_replaced_by_whatever_comes_later() -> None:
+    transcript = Transcript("s")
+    first = transcript.apply(v2.AgentMessage(message_id="m", content=[v2.TextContent(text="one")]))
+    transcript.apply(v2.AgentMessageChunk(message_id="m", content=v2.TextContent(text=" more")))
+    second = transcript.apply(v2.AgentMessage(message_id="m", content=[v2.TextContent(text="two")]))
+    output = transcript.apply(v2.TerminalUpdate(terminal_id="t", output=v2.TerminalOutput(data="aGk=")))
+    transcript.apply(v2.TerminalOutputChunk(terminal_id="t", data="IQ=="))
+    assert [block.text for block in first.block] == ["one"]
+    assert [block.text for block in second.block] == ["two"]
+    assert output.block == b"hi"

@@ -37,8 +37,9 @@ class Change(Struct, frozen=True, gc=False):
 
     ``content`` says what happened to its content (for a terminal: its output). After ``appended``, ``block`` is what
     was appended (a content block, a tool-call item, bytes) and ``index`` where it stands: its position, for bytes the
-    offset of the first. After ``replaced`` and ``cleared`` read the content of ``target`` anew. ``fields`` names the
-    other fields that changed, as on the wire; a report that is always whole (``state``, ``usage``, the lists) names
+    offset of the first. After ``replaced``, ``block`` is all of the content as this change made it: blocks, items or
+    bytes (``target`` may have changed further when one looks at the change later; a plan's is there). ``fields`` names
+    the other fields that changed, as on the wire; a report that is always whole (``state``, ``usage``, the lists) names
     none.
     """
 

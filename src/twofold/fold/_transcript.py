@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from inspect import iscoroutinefunction
-from typing import Any, TypeAlias, TypeVar, assert_never
+from typing import Any, Final, TypeAlias, TypeVar, assert_never
 
 from msgspec import UNSET
 
@@ -55,6 +55,9 @@ from twofold.wire.v2 import (
 )
 
 __all__ = ["Reload", "Transcript"]
+
+_CONTENT: Final = {"compaction": "summary"}
+"""Where an update has its content, if not in ``content``."""
 
 Callback: TypeAlias = Callable[[Change], object]
 Listed = TypeVar("Listed", ToolCall, Compaction)
@@ -377,7 +380,10 @@ class Transcript:
         elif done == "kept" and not fields:
             return NOTHING
         target.version += 1
-        return Change(entity, target, created, done, 0, None, tuple(fields))
+        block: Any = None
+        if done == "replaced":  # as it is now: `target` goes on changing
+            block = content if entity == "terminal" else getattr(update, _CONTENT.get(entity, "content"))
+        return Change(entity, target, created, done, 0, block, tuple(fields))
 
     def _append_item(
         self,

@@ -183,15 +183,16 @@ def _quoted(session: str) -> str:
 
 
 def _asked(request: Request, name: str) -> str:
-    """Give a parameter of a request; ids may hold anything, even halves of characters."""
-    query = parse_qsl(request.url.query, keep_blank_values=True, encoding="utf-8", errors="surrogatepass")
-    return dict(query).get(name, "")
+    """Give a parameter of a request, empty if there is none. Ids may hold anything, even halves of characters."""
+    with contextlib.suppress(UnicodeDecodeError):
+        return dict(parse_qsl(request.url.query, keep_blank_values=True, errors="surrogatepass")).get(name, "")
+    return ""
 
 
 def _asks(header: dict[str, str]) -> str:
     if header["state"] != "requires_action":
         return ""
-    return f"The agent waits for a permission: {header['asked']}" if header["asked"] else "The agent waits for an answer."
+    return "The agent waits for a permission" + (f": {header['asked']}" if header["asked"] else ".")
 
 
 def _listed(entries: list[Entry]) -> str:

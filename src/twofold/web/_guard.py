@@ -71,7 +71,7 @@ class Guard:
         if self._token is None:
             return None
         cookie = f"twofold-{port or 'web'}"  # ports of one host share their cookies
-        query = parse_qsl(request.url.query, keep_blank_values=True, encoding="utf-8", errors="surrogateescape")
+        query = parse_qsl(request.url.query, keep_blank_values=True, errors="surrogateescape")
         if any(key == "token" and self._is_token(value) for key, value in query):
             rest = urlencode([pair for pair in query if pair[0] != "token"], errors="surrogateescape")
             place = request.url.path.rpartition("/")[2]  # as it is called from here: there may be folders before

@@ -28,6 +28,9 @@ __all__ = ["Line", "Listed", "Unusable", "Wanted", "failed", "reason", "usage"]
 START: Final = 60.0
 """Seconds until an agent that has said nothing counts as one that does not speak."""
 
+_GRACE: Final = 2.0
+"""Seconds that an agent has for each step of ending: the user has left, and its turn was cancelled before."""
+
 _LOGIN: Final = -32000
 _NOT_FOUND: Final = (-32002, -32601)
 _RECENT: Final = 50
@@ -99,6 +102,7 @@ class Line:
                         on_fault=lambda error: report(f"{line.name} said something wrong: {error}"),
                         revision=wanted.revision,
                         start_timeout=START,
+                        grace=_GRACE,
                     )
                 )
             except TwofoldError as error:
@@ -130,7 +134,8 @@ class Line:
             revision=self.wanted.revision,
             stderr=stderr,
             start_timeout=START,
-            drain_timeout=1.0,
+            drain_timeout=_GRACE,
+            grace=_GRACE,
         )
         serving = asyncio.create_task(bridge.run())
         try:

@@ -25,7 +25,6 @@ Act: TypeAlias = "Callable[[Conversation, Window, str], Awaitable[None]]"
 
 UNSHOWN: Final = " (the agent cannot show what was said in it)"
 
-_CANCELLED: Final = -32800
 _LOG: Final = 200
 """Lines that the agent wrote to standard error, and faults, that are remembered."""
 
@@ -57,9 +56,20 @@ class Command(Struct):
 class Sent:
     """A prompt that was sent."""
 
-    def __init__(self, text: str, turn: Turn) -> None:
+    def __init__(self, text: str, turn: Turn, session: ClientSession) -> None:
         self.text = text
         self.turn = turn
+        self._state = session.state
+        self._before = len(session.state.messages)
+
+    @property
+    def taken_up(self) -> bool:
+        """Whether the agent has shown the message that it became. It may come before its id, or without one."""
+        message_id = self.turn.message_id
+        if message_id is not None:
+            return self._state.message("user_message", message_id) is not None
+        later = self._state.messages[self._before :]
+        return any(message.type == "user_message" and message.text == self.text for message in later)
 
 
 class Question:
@@ -191,22 +201,18 @@ class Conversation:
 
     def waiting(self) -> list[str]:
         """Give the prompts that the agent has not taken up yet."""
-        state = self.session.state
-        return [
-            one.text
-            for one in self.sent
-            if one.turn.message_id is None or state.message("user_message", one.turn.message_id) is None
-        ]
+        return [one.text for one in self.sent if not one.taken_up]
 
     # What the user does
 
     def enter(self, text: str) -> None:
         """Take what the user typed: an answer, a command, or a prompt."""
-        if self.question is not None:
+        command = text.startswith("/") and _first_word(text) in self._commands
+        if self.question is not None and not command:
             self._answer(self.question, text)
         elif not text.strip():
             pass
-        elif text.startswith("/") and not self._is_the_agents(text):
+        elif command or (text.startswith("/") and not self._is_the_agents(text)):
             self._entered.append(text)
             if self._command is None:
                 self._command = self._start(self._run_commands())
@@ -214,8 +220,7 @@ class Conversation:
             self.prompt(text.removeprefix(" "))
 
     def _is_the_agents(self, text: str) -> bool:
-        name = _first_word(text)
-        return name not in self._commands and name in map(command_name, self.session.state.available_commands)
+        return _first_word(text) in map(command_name, self.session.state.available_commands)
 
     def prompt(self, text: str) -> None:
         """Send a prompt. While another one runs, the agent takes it up when it is ready for it."""
@@ -225,7 +230,7 @@ class Conversation:
             self._window.say(self.line.why(error), "ansired")
             return
         self._cancelling = self.cancelling
-        self.sent.append(Sent(text, turn))
+        self.sent.append(Sent(text, turn, self.session))
         self._start(self._follow(self.sent[-1]))
         self._window.changed()
 
@@ -234,11 +239,13 @@ class Conversation:
         try:
             await sent.turn
         except RequestError as error:
-            why = "cancelled" if error.code == _CANCELLED else self.line.why(error)
-            self._window.say(f"not taken up: {visible_line(sent.text)[:60]} ({why})", "ansired")
+            self._window.say(f"not taken up: {visible_line(sent.text)[:60]} ({self.line.why(error)})", "ansired")
         except ConnectionLost as error:
             self.fail(self.line.why(error))
         else:
+            if not sent.taken_up:
+                why = "cancelled" if sent.turn.stop_reason == "cancelled" else "the agent does not show it"
+                self._window.say(f"your prompt: {visible_line(sent.text)} ({why})")
             self._ended(sent.turn)
         finally:
             self.sent.remove(sent)

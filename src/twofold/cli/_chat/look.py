@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+from rich.cells import cell_len, chop_cells
 from rich.color import ColorType
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement
@@ -21,7 +22,7 @@ from rich.theme import Theme
 from twofold.plaintext import visible
 from twofold.view import Piece, Row, wrapped
 
-__all__ = ["NOTE", "Line", "Look", "note", "said"]
+__all__ = ["NOTE", "Line", "Look", "folded", "note", "said"]
 
 Line: TypeAlias = "list[tuple[str, str]]"
 """One line: pieces of text, each with its style, in prompt_toolkit's words."""
@@ -54,6 +55,21 @@ def note(words: str, width: int, style: str = NOTE) -> list[Line]:
 def said(mark: str, mark_style: str, lines: Sequence[Line]) -> list[Line]:
     """Put what somebody said behind a mark at the margin."""
     return [[(mark_style, f"{mark} ") if number == 0 else ("", "  "), *line] for number, line in enumerate(lines)]
+
+
+def folded(line: Line, width: int) -> list[Line]:
+    """Cut a line that is too long, wherever it has to be cut."""
+    lines: list[Line] = [[]]
+    cells = 0
+    for style, words in line:
+        for part in chop_cells(words, 1) if cells + cell_len(words) > width else [words]:
+            size = cell_len(part)
+            if cells + size > width:
+                lines.append([("", "  ")])
+                cells = 2
+            lines[-1].append((style, part))
+            cells += size
+    return lines
 
 
 class Look:

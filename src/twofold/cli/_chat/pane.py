@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from twofold.cli._chat.look import Line, Look
+from twofold.cli._chat.look import Line, Look, folded
 from twofold.view import Piece, Row
 
 __all__ = ["Pane"]
@@ -46,10 +46,12 @@ class Pane:
             return
         self._look = Look(width)
         for thing in self._things:
-            if thing.row is not None:
-                before = len(thing.lines)
+            before = len(thing.lines)
+            if thing.row is None:
+                thing.lines = [cut for line in thing.lines for cut in folded(line, self._look.width)]
+            else:
                 thing.lines = self._drawn(thing)
-                thing.gone = thing.gone * len(thing.lines) // before if before else 0
+            thing.gone = thing.gone * len(thing.lines) // before if before else 0
 
     def begin(self, *, erase: bool) -> None:
         """Begin with other rows. What is in sight stays and changes no more, or goes."""
