@@ -25,6 +25,7 @@ from benchmarks.keeping import Keeping
 from benchmarks.measure import Group, Result, Size, results
 from benchmarks.sending import Sending
 from benchmarks.stalling import Stalling
+from benchmarks.watching import Watching
 
 DEFAULT = Size(rounds=7, processes=5, lines=UPDATES)
 QUICK = Size(rounds=3, processes=1, lines=30_000)
@@ -42,6 +43,7 @@ def main(words: list[str] | None = None) -> int:
         Sending(),
         Stalling(),
         Importing(),
+        Watching(),
     ]
     in_turns = [module.groups(corpus) for module in (decoding, sdks, converting, piping)]
     groups: list[Group] = [*chain.from_iterable(in_turns), *processes]

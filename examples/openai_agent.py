@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import httpx
 
@@ -28,6 +28,7 @@ Tool: TypeAlias = Callable[[ToolCallHandle], Awaitable[str]]
 
 REQUESTS: Final = 20  # to the endpoint, in one turn
 LONGEST: Final = 50_000  # bytes of a file or of a command's output that the model is shown
+FAILED: Final = -32603  # the code of an error that is nobody else's
 STOP_REASONS: Final = {"length": "max_tokens", "content_filter": "refusal"}
 
 
@@ -46,24 +47,30 @@ TOOLS: Final = [
 class OpenAI(Agent):
     name = "openai"
     version = "1.0"
+    http: httpx.AsyncClient
+
+    async def start(self) -> None:
+        url = os.environ.get("OPENAI_BASE_URL", "https://api.openai.com/v1")
+        headers = {"Authorization": f"Bearer {os.environ.get('OPENAI_API_KEY', '')}"}
+        self.http = httpx.AsyncClient(base_url=url, headers=headers, timeout=httpx.Timeout(30, read=300))
+
+    async def stop(self) -> None:
+        await self.http.aclose()
 
     async def prompt(self, session: Session, prompt: Prompt) -> str:
         if not session.state.session_info.title:
             await session.set_title(" ".join(prompt.text.split())[:60] or None)
-        url = os.environ.get("OPENAI_BASE_URL", "https://api.openai.com/v1")
-        headers = {"Authorization": f"Bearer {os.environ.get('OPENAI_API_KEY', '')}"}
-        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=httpx.Timeout(30, read=300)) as http:
-            for _ in range(REQUESTS):
-                wanted, reason = await self.ask_model(session, http)
-                if not wanted:
-                    return STOP_REASONS.get(reason, "end_turn")
-                for function in wanted:
-                    await self.use_tool(session, function["name"], function["arguments"])
-                while await session.take_prompt():  # what the user said meanwhile is part of the next request
-                    pass
+        for _ in range(REQUESTS):
+            wanted, reason = await self.ask_model(session)
+            if not wanted:
+                return STOP_REASONS.get(reason, "end_turn")
+            for function in wanted:
+                await self.use_tool(session, function["name"], function["arguments"])
+            while await session.take_prompt():  # what the user said meanwhile is part of the next request
+                pass
         return "max_turn_requests"
 
-    async def ask_model(self, session: Session, http: httpx.AsyncClient) -> tuple[list[dict[str, str]], str]:
+    async def ask_model(self, session: Session) -> tuple[list[dict[str, str]], str]:
         """Stream one answer into the session. Gives the tool calls that the model wants, and why it stopped."""
         system = {"role": "system", "content": f"You are a coding agent. You work in {session.cwd}."}
         messages = [system, *conversation(session.state)]
@@ -73,9 +80,9 @@ class OpenAI(Agent):
         reason = ""
         try:
             # When the turn is cancelled, CancelledError is raised in here: leaving the block closes the request.
-            async with http.stream("POST", "/chat/completions", json=body) as response:
+            async with self.http.stream("POST", "/chat/completions", json=body) as response:
                 if response.status_code != 200:
-                    await give_up(session, f"The endpoint answered with HTTP {response.status_code}")
+                    raise RequestError(FAILED, f"The endpoint answered with HTTP {response.status_code}")
                 async for event in events(response):
                     for choice in event.get("choices", ()):
                         delta = choice.get("delta") or {}
@@ -89,9 +96,9 @@ class OpenAI(Agent):
                                 function[member] = function.get(member, "") + (text or "")
                         reason = choice.get("finish_reason") or reason
         except httpx.HTTPError as error:
-            await give_up(session, f"The endpoint cannot be used: {type(error).__name__}")
+            raise RequestError(FAILED, f"The endpoint cannot be used: {type(error).__name__}") from None
         if not reason:
-            await give_up(session, "The endpoint ended in the middle of an answer")
+            raise RequestError(FAILED, "The endpoint ended in the middle of an answer")
         return [function for _, function in sorted(wanted.items())], reason
 
     async def use_tool(self, session: Session, name: str, arguments: str) -> None:
@@ -112,8 +119,7 @@ class OpenAI(Agent):
             if run is None:
                 await call.update(status="failed", raw_output="There is no such tool, or it has other arguments.")
                 return
-            allowed = await session.request_permission(title, subject=call)
-            if allowed is None or not allowed.kind.startswith("allow"):
+            if not await session.allowed(title, subject=call):
                 await call.update(status="failed", raw_output="The user did not allow this.")
                 return
             await call.update(status="in_progress")
@@ -161,12 +167,6 @@ async def events(response: httpx.Response) -> AsyncIterator[Json]:
                 yield json.loads(line[5:])
 
 
-async def give_up(session: Session, why: str) -> NoReturn:
-    """Tell the user, and end the turn with an error."""
-    await session.notice(why, severity="error")
-    raise RequestError(-32603, why)
-
-
 async def read_file(session: Session, path: str, call: ToolCallHandle) -> str:
     """Give the beginning of a file of the session's folders."""
     file = Path(session.cwd, path).resolve()
@@ -204,10 +204,7 @@ async def run_command(session: Session, command: str, call: ToolCallHandle) -> s
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
         status = await process.wait()
-        if status < 0:
-            await terminal.exit(signal=signal.Signals(-status).name)
-        else:
-            await terminal.exit(status)
+        await terminal.exit(status)  # a negative one is a signal's number
     return f"{output.decode(errors='replace')}\n(status {status})"
 
 

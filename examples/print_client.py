@@ -24,20 +24,21 @@ class Printer:
 
     def __init__(self) -> None:
         self.last: Any = None  # what the text at the end of the last line is of
-        self.replaced: dict[Any, int] = {}  # how many blocks were printed when a message was replaced
 
     def show(self, change: Change) -> None:
         thing = change.target
         match change.entity, change.content:
-            case "message", "appended" if thing.type != "user_message":
-                if change.index >= self.replaced.get(thing, 0):
-                    self.text(thing, thing.type, shown(change.block))
-            case "message", "replaced" | "cleared" if thing.type != "user_message":
-                self.replaced[thing] = len(thing.content)  # as it is now: chunks that are not shown yet are in it
-                history = " withdrawn" if thing.withdrawn else " corrected" if thing.corrected else ""
-                self.text(thing, thing.type + history, "".join(map(shown, thing.content)), anew=True)
-            case "terminal", "appended":
-                self.text(thing, "terminal", plain_terminal(change.block))
+            case "message", _ if thing.type == "user_message":
+                pass
+            case "message", "appended":
+                self.text(thing, thing.type, shown(change.block))
+            case "message", "replaced":
+                history = "" if change.created else " corrected"
+                self.text(thing, thing.type + history, "".join(map(shown, change.block)), anew=True)
+            case "message", "cleared":
+                self.text(thing, f"{thing.type} withdrawn", "", anew=True)
+            case "terminal", "appended" | "replaced" as done:
+                self.text(thing, "terminal", plain_terminal(change.block), anew=done == "replaced")
             case "tool_call", _ if {"title", "status"} & {*change.fields}:
                 self.line(f"[tool_call {thing.status}] {thing.title}")
             case "plan", _:
@@ -45,7 +46,8 @@ class Printer:
             case "notice", _:
                 self.line(f"[{thing.severity}] {thing.title}")
             case "state", _ if thing.state == "idle":
-                self.line("" if thing.stop_reason == "end_turn" else f"[{thing.stop_reason}]")
+                why = f" {thing.error.message}" if thing.error else ""
+                self.line("" if thing.stop_reason == "end_turn" else f"[{thing.stop_reason}]{why}")
 
     def text(self, thing: Any, name: str, text: str, *, anew: bool = False) -> None:
         if anew or self.last is not thing:

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import os
 import sys
+from pathlib import Path
 
 from tests.view.hostile import FORGED, SEQUENCES
 from twofold.runtime.agent import Agent, Prompt, Session
@@ -81,6 +82,12 @@ class Scripted(Agent):
                 "Remove everything?", options=OPTIONS, description="All of it.\nFor good.", subject=call
             )
         await session.message().append(f"chosen: {chosen.name if chosen else 'nothing'}")
+
+    async def do_later(self, session: Session, words: str) -> None:
+        """Ask when something is written to this pipe."""
+        await session.message().append("I wait")
+        await asyncio.to_thread(Path(words).read_text)
+        await self.do_ask(session, "")
 
     async def do_work(self, session: Session, words: str) -> None:
         async with session.thought() as thought:

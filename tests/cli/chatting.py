@@ -50,10 +50,11 @@ class LineEditor(Screen):
                 super()._sequence(private, number, final)
 
     def _print(self, mark: str) -> None:
-        row = self.rows[self.row]
-        if self.column < len(row):  # over what is there
-            size = self.measure(mark)
-            row[self.column : self.column + size] = [mark, *[""] * (size - 1)] if size else row[self.column :][:0]
+        row, size = self.rows[self.row], self.measure(mark)
+        if size == 0 and 0 < self.column <= len(row):
+            row[self.column - 1] += mark
+        elif self.column < len(row):  # over what is there
+            row[self.column : self.column + size] = [mark, *[""] * (size - 1)]
             self.column += size
         else:
             super()._print(mark)
@@ -96,6 +97,20 @@ class Chat:
         self.screen.feed(self.terminal.written[self._fed :])
         self._fed = len(self.terminal.written)
         return went_on
+
+    def resize(self, width: int) -> None:
+        """Make the terminal narrower or wider, and wait for what the program makes of it."""
+        import fcntl
+        import struct
+        import termios
+
+        size = struct.pack("HHHH", self.screen.height, width, 0, 0)
+        written = len(self.terminal.written)
+        self.screen.width = width
+        fcntl.ioctl(self.terminal._leader, termios.TIOCSWINSZ, size)
+        deadline = time.monotonic() + DEADLINE
+        while "❯" not in self.terminal.written[written:]:
+            assert self._look(deadline)
 
     def idle(self) -> None:
         """Wait until the agent is at rest and a new line can be typed."""

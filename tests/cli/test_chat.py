@@ -155,6 +155,20 @@ class TestOnPipes:
         assert len(errors.splitlines()) == 1
         assert errors.startswith(f"twofold chat: {words}")
 
+    def test_an_agent_that_wants_a_login_is_one_sentence(self) -> None:
+        code = (
+            "import tests.cli.chat_agent as a, twofold.exceptions as e\n"
+            "class Locked(a.Scripted):\n"
+            "    auth_methods = [{'type': 'agent', 'methodId': 'web', 'name': 'In the browser'}]\n"
+            "    async def new_session(self, session):\n"
+            "        raise e.RequestError(-32000, 'Authentication required')\n"
+            "Locked().run()"
+        )
+        words = (
+            "the agent wants to know first who you are (In the browser): log in with its own command, then come back"
+        )
+        assert said("hello\n", agent=(sys.executable, "-c", code)) == (1, "", f"twofold chat: {words}\n")
+
     def test_a_session_that_is_not_there_is_one_sentence(self) -> None:
         status, _, errors = said("hello\n", "--session", "nowhere")
         assert (status, errors) == (1, 'twofold chat: cannot resume "nowhere": the agent has no such session\n')
@@ -361,10 +375,12 @@ class TestOnATerminal:
 
 
 class TestPermissions:
-    def test_one_is_given_by_number(self) -> None:
-        with chatting() as chat:
+    @pytest.mark.parametrize("version", ["1", "2"])
+    def test_one_is_given_by_number(self, version: str) -> None:
+        with chatting("--agent-version", version) as chat:
             chat.enter("ask")
-            chat.until("? Remove everything?\n  All of it.\n  For good.\n  1. Yes, once\n  2. Always\n  3. Refuse\n")
+            chat.until("? Remove everything?\n", "  1. Yes, once\n  2. Always\n  3. Refuse\n  4. Refuse always\n")
+            assert "  All of it.\n  For good.\n" in chat.screen.text
             chat.until("· a number or a letter (y, a), then Enter; Ctrl-C stops the turn\n?")
             chat.enter("1")
             chat.until("· Remove everything?: Yes, once", "● chosen: Yes, once")
@@ -415,15 +431,28 @@ class TestPermissions:
             chat.enter("hello")
             chat.until("You said: hello")
 
-    def test_what_was_being_typed_is_no_answer_and_comes_back(self) -> None:
+    def test_a_command_is_no_answer(self) -> None:
         with chatting() as chat:
             chat.enter("ask")
-            chat.type("1")  # it may come before the question, or after it
-            chat.until("? Remove everything?", "1")
-            chat.type("\x15")  # empties the line
-            chat.until("\n?\n")
+            chat.until("? Remove everything?")
+            chat.enter("/options")
+            chat.until("· the agent's options:", "? Remove everything?")
+            chat.enter("/cancel")
+            chat.until("the turn ended: cancelled", without="? Remove everything?")
+
+    def test_what_was_being_typed_is_no_answer_and_comes_back(self, tmp_path: Path) -> None:
+        signalled = tmp_path / "now"
+        os.mkfifo(signalled)
+        with chatting(width=200) as chat:
+            chat.enter(f"later {signalled}")
+            chat.until("● I wait")
+            chat.type("1")
+            chat.until("\n❯ 1")
+            signalled.write_text("ask")
+            chat.until("? Remove everything?", without="❯ 1")
+            chat.enter("")
             chat.enter("3")
-            chat.until("● chosen: Refuse")
+            chat.until("● chosen: Refuse", "\n❯ 1")
 
     def test_they_are_given_unasked_if_that_is_wanted(self) -> None:
         with chatting("--allow") as chat:
@@ -432,8 +461,9 @@ class TestPermissions:
 
 
 class TestKeys:
-    def test_ctrl_c_stops_the_turn_and_the_conversation_goes_on(self) -> None:
-        with chatting() as chat:
+    @pytest.mark.parametrize("version", ["1", "2"])
+    def test_ctrl_c_stops_the_turn_and_the_conversation_goes_on(self, version: str) -> None:
+        with chatting("--agent-version", version) as chat:
             chat.enter("slow")
             chat.until("● I begin")
             chat.type(CTRL_C)
@@ -475,15 +505,14 @@ class TestKeys:
             chat.enter("\\")
             chat.until("❯ one\n  two\n")
             chat.enter("three")
-            chat.until("● one two three")
-            chat.until("❯ one\n  two\n  three")
+            chat.until("❯ one\n  two\n  three\n\n● one\n  two\n  three\n")
 
     def test_what_is_pasted_keeps_its_lines(self) -> None:
         with chatting(agent=ECHO) as chat:
             chat.paste("one\rtwo\nthree\n")
             chat.until("❯ one\n  two\n  three")
             chat.enter("four")
-            chat.until("❯ one\n  two\n  three\n  four", "● one two three four")
+            chat.until("❯ one\n  two\n  three\n  four\n\n● one\n  two\n  three\n  four\n")
 
     def test_what_was_typed_before_comes_back(self) -> None:
         with chatting(agent=ECHO) as chat:
@@ -506,6 +535,26 @@ class TestKeys:
             chat.terminal.process.terminate()
             assert chat.end() == 128 + signal.SIGTERM
             assert chat.terminal.written.rstrip().endswith("\x1b[?25h")
+
+    def test_prompts_that_wait_are_shown_and_stopped_with_the_turn(self) -> None:
+        with chatting() as chat:
+            chat.enter("slow")
+            chat.until("● I begin")
+            chat.enter("and then this")
+            chat.until("❯ and then this\n\n· the agent is at work")
+            chat.type(CTRL_C)
+            chat.until("the turn ended: cancelled", "· your prompt: and then this (cancelled)")
+
+    def test_a_terminal_that_changes_its_size_is_drawn_anew(self) -> None:
+        with chatting(agent=ECHO) as chat:
+            chat.enter("word " * 30)
+            chat.until("● word")
+            chat.idle()
+            assert max(map(len, chat.screen.lines)) > 60
+            chat.resize(40)
+            chat.until("\n❯")
+            assert chat.screen.text.count("word") >= 60
+            assert max(map(len, chat.screen.lines)) <= 40
 
     @pytest.mark.parametrize(("width", "height"), [(8, 4), (20, 6), (40, 100), (200, 10)])
     def test_any_terminal_is_large_enough(self, width: int, height: int) -> None:

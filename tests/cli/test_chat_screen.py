@@ -84,7 +84,7 @@ class TestLook:
         ("text", "reads"),
         [
             ("<b>bold</b> List<String> <!-- note -->", "<b>bold</b> List<String> <!-- note -->"),
-            ("<div>\nblock\n</div>", "<div> block </div>"),
+            ("<div>\nblock\n</div>", "<div>\n  block\n  </div>"),
             ("[red]markup[/red] :smile: [/]", "[red]markup[/red] :smile: [/]"),
             ("[words](http://evil.example)", "words (http://evil.example)"),
             ("![words](http://evil.example/x)", "!words (http://evil.example/x)"),

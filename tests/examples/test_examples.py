@@ -328,7 +328,7 @@ class TestTheAgentAroundAnEndpoint:
         assert roles(endpoint.requests[1])[-1] == ("user", "And be quick.")
 
     @pytest.mark.parametrize(
-        ("answer", "notice"),
+        ("answer", "why"),
         [
             (Answer(status=401), "The endpoint answered with HTTP 401"),
             (Answer(text("Half a "), cut=True), "The endpoint cannot be used: RemoteProtocolError"),
@@ -336,10 +336,12 @@ class TestTheAgentAroundAnEndpoint:
         ],
         ids=["refused", "cut", "ended early"],
     )
-    def test_says_what_is_wrong_with_the_endpoint_and_goes_on(self, folder: Path, answer: Answer, notice: str) -> None:
+    def test_says_what_is_wrong_with_the_endpoint_and_goes_on(self, folder: Path, answer: Answer, why: str) -> None:
         async def body(session: ClientSession, client: Client) -> None:
-            assert await session.prompt("Hello.") == "error"
-            assert [one.title for one in session.state.notices] == [notice]
+            turn = session.prompt("Hello.")
+            assert await turn == "error"
+            assert turn.error is not None
+            assert turn.error.message == why
             assert await session.prompt("Hello?") == "end_turn"
 
         with Endpoint(answer, Answer(text("Hello."))) as endpoint:
@@ -419,6 +421,16 @@ class TestTheClientThatPrints:
             client.send_signal(signal.SIGINT)
             assert client.wait(DEADLINE) == 0
             assert "tick 500" not in client.stdout.read()
+
+    def test_says_with_what_the_turn_failed(self) -> None:
+        done = subprocess.run(
+            example("print_client", "-p", "boom", *example("streaming_agent")),
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE,
+            check=True,
+        )
+        assert done.stdout.splitlines()[1:] == ["[error] Internal error"]
 
     def test_says_why_there_is_no_agent(self) -> None:
         done = subprocess.run(

@@ -56,6 +56,7 @@ def _port(word: str) -> int:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     import contextlib
+    import signal
     import tempfile
     from pathlib import Path
 
@@ -88,10 +89,13 @@ def run(arguments: argparse.Namespace) -> int:
                 link = server.link(_play(journal, server))
             print(f"{'A session begins' if arguments.demo else 'Sessions are shown'} at {link}", flush=True)
             print("Ctrl-C ends this.", flush=True)
+            if not is_loopback(arguments.host):
+                print("Others reach this address; what passes is not encrypted.", file=sys.stderr)
             if arguments.open:
                 import webbrowser
 
                 webbrowser.open(link)
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
             with contextlib.suppress(KeyboardInterrupt):
                 server.run()
     except (JournalError, OSError) as error:
@@ -108,6 +112,7 @@ def _play(journal: Journal, server: Server) -> str:
     from twofold.capture.importing import Importer
     from twofold.cli._player import timed
     from twofold.examples import harbour
+    from twofold.journal import JournalError
 
     importer = Importer(journal, name="demo")
     lines = timed(harbour())
@@ -124,8 +129,11 @@ def _play(journal: Journal, server: Server) -> str:
         for line, at in lines:
             began = time.monotonic() - at if began is None else began
             time.sleep(max(0.0, began + at - time.monotonic()))
-            list(importer.feed([line]))
-            importer.flush()
+            try:
+                list(importer.feed([line]))
+                importer.flush()
+            except JournalError:  # closed: the server has ended
+                return
 
     threading.Thread(target=play, name="twofold-demo", daemon=True).start()
     return info.session

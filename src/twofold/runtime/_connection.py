@@ -207,13 +207,12 @@ class Connection:
         lost: ConnectionLost | None = None
         try:
             while lines := await self._receive():
-                for number, line in enumerate(lines, 1):
-                    waiting = self._line(line)
-                    if waiting is not None:
-                        await self._wait(waiting)
-                    if not number % _TURN:
-                        await self._give_way()
-                await self._give_way()
+                for start in range(0, len(lines), _TURN):
+                    for line in lines[start : start + _TURN]:
+                        waiting = self._line(line)
+                        if waiting is not None:
+                            await self._wait(waiting)
+                    await self._give_way()
                 if self._pace is not None:
                     await self._pace()
         except ConnectionLost as error:

@@ -162,10 +162,8 @@ class Remote:
 class Inbound:
     """Tells a side what comes over a connection that speaks v2."""
 
-    @property
-    def codec(self) -> Codec[Any, Any] | None:
-        """What reads updates: v2's."""
-        return v2.CODEC
+    codec: Codec[Any, Any] | None = v2.CODEC
+    """What reads updates: v2's."""
 
     def __init__(
         self,

@@ -298,8 +298,8 @@ class V1Agent:
                 return
             for update in said:
                 if error is not None:
-                    code, words, _ = wire_error(error)
-                    failure = v2.Error(code=code, message=words)
+                    code, words, data = wire_error(error)
+                    failure = v2.Error(code=code, message=words, data=UNSET if data is None else data)
                     update = v2.StateUpdate(state="idle", stop_reason="error", error=failure)
                 self._tell(session_id, update)
             at_rest, session.at_rest = session.at_rest, None

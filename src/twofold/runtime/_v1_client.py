@@ -46,10 +46,10 @@ def v1_prompt_answer(idle: v2.StateUpdate) -> tuple[dict[str, Any] | RequestErro
     """Give the answer to a v1 prompt whose turn ended with ``idle``, and what could not be said in it."""
     reason = idle.stop_reason
     if reason == "error":
-        code = idle.error.code if isinstance(idle.error, v2.Error) else -32603
-        if code == -32000:  # the client can do something about it
-            return RequestError(-32000, "Authentication required"), None
-        return RequestError(-32603, "Internal error"), None
+        if not isinstance(idle.error, v2.Error):
+            return RequestError(-32603, "Internal error"), None
+        data = None if isinstance(idle.error.data, UnsetType) else idle.error.data
+        return RequestError(idle.error.code, idle.error.message, data), None  # the agent's own words, as in v1
     if reason in STOP_REASONS:
         return {"stopReason": reason}, None
     if not isinstance(reason, str):

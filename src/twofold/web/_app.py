@@ -37,6 +37,9 @@ ACTIVITIES: Final = {"live": "live", "asks": "waits for a permission", "silent":
 OPENING: Final = 0.4
 """Seconds that a page waits for what is in sight at first to be rendered."""
 
+MOST: Final = 100
+"""Rows that can be asked for at once."""
+
 KEYS: Final = (
     ("j, k", "next, previous"),
     ("Home, End", "first, latest"),
@@ -67,6 +70,7 @@ class Application:
             Route("/", self._index),
             Route("/sessions", self._list),
             Route("/session", self._session),
+            Route("/rows", self._rows),
             Route("/events", self._events),
             Route("/markdown", self._markdown),
             Route("/static/{name}", _static),
@@ -107,8 +111,8 @@ class Application:
             inner = f'<main><h1>{words}</h1><p><a href="./">All sessions</a></p></main>'
             return _page("Not found", inner, 404)
         hub = await self._hubs.of(session)
-        await hub.in_sight(OPENING)
-        mark, rows, header = hub.mark(), hub.rows(), hub.header
+        mark, rows = await hub.page(OPENING)
+        header = hub.header
         name = visible_line(session)
         title, state = header["title"] or name, escape(header["state"], quote=True)
         keys = "".join(f"<dt>{escape(key)}</dt><dd>{escape(what)}</dd>" for key, what in KEYS)
@@ -132,6 +136,14 @@ class Application:
             'Use these keys</label> <button id="done" type="button">Done</button></dialog>'
         )
         return _page(title, inner)
+
+    async def _rows(self, request: Request) -> Response:
+        """Some rows of a session, rendered, for the page when they come into sight."""
+        session, names = _asked(request, "id"), _asked(request, "row")
+        if not await self._exists(session):
+            return PlainTextResponse("There is no such session.\n", 404)
+        hub = await self._hubs.of(session)
+        return HTMLResponse("".join(await hub.render(names.split(" ")[:MOST])))
 
     async def _events(self, request: Request) -> Response:
         """The changes of one session since a mark (``after``, or ``Last-Event-ID`` of who comes back)."""

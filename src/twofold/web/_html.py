@@ -82,7 +82,7 @@ def _piece(piece: Piece, row: Row, rendered: Iterator[str] | None) -> str:
         case "code":
             return _code(piece)
         case "text" if row.kind == "plan":
-            return f'<ul class="plan">{"".join(_step(line) for line in piece.text.splitlines())}</ul>'
+            return f'<ul class="steps">{"".join(_step(line) for line in piece.text.splitlines())}</ul>'
         case "text":
             html = None if rendered is None else next(rendered)
             if html is not None:

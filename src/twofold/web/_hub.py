@@ -51,8 +51,8 @@ HEARTBEAT: Final = 15.0
 CHUNK: Final = 64 * 1024
 """Bytes of one event, about."""
 
-IN_SIGHT: Final = 40
-"""Rows at the end of a session, about, that are in sight when it is opened."""
+IN_SIGHT: Final = 30
+"""Rows at the end of a session that are rendered before it is opened. Others are when somebody looks at them."""
 
 log = logging.getLogger("twofold.web")
 
@@ -71,12 +71,21 @@ class _Shown(Struct):
     streaming: bool = False
     rendered: Sequence[str] | None = None
     html: str = ""
+    plain: str = ""
 
-    def drawn(self) -> str:
-        """Give the row as HTML."""
-        if not self.html:
+    def says(self, row: Row) -> bool:
+        """Whether it has settled on a row."""
+        return not self.streaming and self.row == row
+
+    def drawn(self, *, plainly: bool = False) -> str:
+        """Give the row as HTML; ``plainly`` as it is before it is rendered."""
+        if not self.plain:
             version = "" if self.streaming else _digest(self.row)
-            self.html = article(self.row, rendered=self.rendered, version=version)
+            self.plain = article(self.row, version=version)
+        if plainly or self.rendered is None:
+            return self.plain
+        if not self.html:
+            self.html = article(self.row, rendered=self.rendered, version=_digest(self.row))
         return self.html
 
 
@@ -106,8 +115,8 @@ class Hub:
         self._header_tick = 0
         self._deleted = False
         self._heavy = False  # whether a row waits for its turn
-        self._unrendered: dict[str, None] = {}  # the last one first
-        self._finished: list[_Shown] = []  # rendered since the last drawing
+        self._settled: list[_Shown] = []  # to be rendered for those who watch
+        self._finished: list[_Shown] = []  # those of them that are, since the last drawing
         self._batches: dict[int, tuple[bytes, ...]] = {}  # what those lack now who have seen a tick
         self._loaded = asyncio.Event()
         self._ready = asyncio.Event()
@@ -124,20 +133,27 @@ class Hub:
         if self.ended:
             raise Unavailable("the journal", "the session cannot be read now")
 
-    async def in_sight(self, seconds: float) -> None:
-        """Wait until what is in sight at first is rendered, but not for longer than some seconds."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while not self.ended and any(key in self._unrendered for key in list(self._shown)[-IN_SIGHT:]):
-                    await self._news.wait()
-
     def mark(self) -> str:
         """Give the mark of what is drawn now; who has it may ask for the :meth:`events` since."""
         return f"{self._name}.{self._tick}"
 
-    def rows(self) -> list[str]:
-        """Give all rows as they are drawn now."""
-        return [shown.drawn() for shown in self._shown.values()]
+    async def page(self, patience: float) -> tuple[str, list[str]]:
+        """Give a mark and all rows as they are then: the last ones rendered, as far as some seconds allow."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                for shown in list(self._shown.values())[-IN_SIGHT:]:
+                    await self._rendered(shown)
+        far = len(self._shown) - IN_SIGHT
+        rows = [shown.drawn(plainly=number < far) for number, shown in enumerate(self._shown.values())]
+        return self.mark(), rows
+
+    async def render(self, names: Sequence[str]) -> list[str]:
+        """Give the rows of these anchors rendered, as far as they are there and can be."""
+        wanted = frozenset(names)
+        found = [shown for shown in self._shown.values() if anchor(shown.row.key) in wanted]
+        for shown in found:
+            await self._rendered(shown)
+        return [shown.drawn() for shown in found]
 
     def row(self, name: str) -> Row | None:
         """Give the row of an anchor."""
@@ -281,7 +297,7 @@ class Hub:
             shown = self._shown.get(row.key)
             if shown is None:
                 shown = fresh[row.key] = _Shown(row, tick, now)
-                self._take(shown, row, streaming=_streams(row) and not first and not idle)
+                self._take(shown, row, streaming=_streams(row) and not first and not idle, seen=not first)
                 changed = True
                 continue
             fresh[row.key] = shown
@@ -293,11 +309,11 @@ class Hub:
                 self._take(shown, row, streaming=_streams(row) and not idle)
                 changed = True
             elif shown.streaming and (idle or row.key != last or now - shown.changed_at >= SETTLED):
-                shown.streaming, shown.html = False, ""
-                self._to_be_rendered(shown)
+                shown.streaming, shown.plain = False, ""
+                self._settle(shown)
             shown.row = row
         for shown in self._finished:
-            if fresh.get(shown.row.key) is shown and shown.rendered is not None:
+            if fresh.get(shown.row.key) is shown and shown.rendered is not None and not shown.streaming:
                 shown.before, shown.tick, shown.added = shown.tick, tick, None
                 changed = True
         self._finished.clear()
@@ -314,8 +330,8 @@ class Hub:
             self._batches.clear()
             self._tell()
 
-    def _take(self, shown: _Shown, row: Row, *, streaming: bool) -> None:
-        """Show another state of a row."""
+    def _take(self, shown: _Shown, row: Row, *, streaming: bool, seen: bool = True) -> None:
+        """Show another state of a row; ``seen`` when somebody may look at it already."""
         before, shown.row = shown.row, row
         text = "".join(piece.text for piece in row.body)
         shown.added = None
@@ -326,36 +342,36 @@ class Hub:
         size = shown.size if shown.added is not None else 0
         shown.size = size + _units(text if shown.added is None else shown.added[1])
         shown.streaming = streaming
-        shown.rendered, shown.html = None, ""
-        if not streaming:
-            self._to_be_rendered(shown)
+        shown.rendered, shown.html, shown.plain = None if texts(row) else (), "", ""
+        if seen and not streaming:
+            self._settle(shown)
 
-    def _to_be_rendered(self, shown: _Shown) -> None:
-        self._unrendered.pop(shown.row.key, None)
-        if texts(shown.row):
-            self._unrendered[shown.row.key] = None
+    def _settle(self, shown: _Shown) -> None:
+        if shown.rendered is None:
+            self._settled.append(shown)
             self._to_render.set()
-        elif shown.rendered is None:
-            shown.rendered = ()
 
     async def _render(self) -> None:
+        """Render what settles while it is watched."""
         while True:
-            while not self._unrendered:
+            while not self._settled:
                 self._to_render.clear()
                 await self._to_render.wait()
-            key = next(reversed(self._unrendered))
-            shown = self._shown.get(key)
-            row = None if shown is None else shown.row
-            if shown is None or row is None or shown.streaming:
-                del self._unrendered[key]
-                continue
-            rendered = await self._renderer.html(texts(row), breaks=row.kind == "user")
-            if shown.row is row or shown.row == row:
-                self._unrendered.pop(key, None)
-                if not shown.streaming:
-                    shown.rendered, shown.html = rendered, ""
-                    self._finished.append(shown)
-                    self._dirty.set()
+            shown = self._settled.pop(0)
+            if await self._rendered(shown):
+                self._finished.append(shown)
+                self._dirty.set()
+
+    async def _rendered(self, shown: _Shown) -> bool:
+        """Render a row, if it is not and has settled, and say whether that was done."""
+        if shown.rendered is not None or shown.streaming or not texts(shown.row):
+            return False
+        row = shown.row
+        rendered = await self._renderer.html(texts(row), breaks=row.kind == "user")
+        if rendered is None or not shown.says(row):
+            return False
+        shown.rendered, shown.html = rendered, ""
+        return True
 
     def _idle(self) -> bool:
         state = self._following.transcript.state

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from html import escape
 from typing import Any, Final
@@ -45,8 +45,13 @@ def markdown_html(text: str, *, breaks: bool = False) -> str:
 
 def highlight_styles() -> str:
     """Give the style sheet of highlighted code, for light and dark."""
-    light, dark = (one.get_style_defs(".text") for one in (_LIGHT, _DARK))
+    light, dark = ("\n".join(_rules(one.get_style_defs(".text"))) for one in (_LIGHT, _DARK))
     return f"{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}\n"
+
+
+def _rules(sheet: str) -> Iterator[str]:
+    """Give the rules of the words alone, not those of what is around them."""
+    return (rule for rule in sheet.splitlines() if rule.startswith(".text .hl-"))
 
 
 def _made(breaks: bool) -> MarkdownIt:

@@ -18,7 +18,7 @@ from twofold.journal import Journal
 from twofold.plaintext import visible_line
 from twofold.runtime import StreamTransport
 from twofold.runtime.client import Client, ClientSession, PermissionRequest, Turn, connect
-from twofold.wire import v2
+from twofold.wire import is_object, v2
 
 if TYPE_CHECKING:
     from twofold.bridge import Bridge
@@ -260,9 +260,9 @@ def failed(turn: Turn) -> str:
 
 def _said_with(words: str, message: str, data: Any) -> str:
     """Add what the agent says of an error to what we say of it."""
-    details = data.get("details") or data.get("reason") or data.get("message") if isinstance(data, dict) else data
-    own = [one for one in (message, details) if isinstance(one, str) and one and one.lower() not in _PLAIN]
-    return visible_line(": ".join([words, *own]))
+    told: list[Any] = [data.get(name) for name in ("details", "reason", "message")] if is_object(data) else [data]
+    own = [one for one in (message, *told) if isinstance(one, str) and one and one.lower() not in _PLAIN]
+    return visible_line(": ".join(dict.fromkeys([words, *own])))
 
 
 def usage(transcript: Transcript) -> str:

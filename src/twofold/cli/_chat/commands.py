@@ -43,8 +43,7 @@ async def _sessions(conversation: Conversation, window: Window, words: str) -> N
     here = conversation.line.wanted.cwd
     lines = ["sessions that can be resumed:"]
     for number, one in enumerate(shown, 1):
-        title = visible_line(one.title).strip()
-        title = title if len(title) <= 60 else f"{title[:59]}…"
+        title = _short(visible_line(one.title).strip(), 60)
         where = "" if one.cwd == here else f"  in {visible_line(one.cwd)}"
         now = "  (this one)" if one.session_id == conversation.session.session_id else ""
         facts = [visible_line(one.session_id), _time(one.updated_at), title]
@@ -52,6 +51,10 @@ async def _sessions(conversation: Conversation, window: Window, words: str) -> N
     if len(shown) < len(listed):
         lines.append(f"and {len(listed) - len(shown)} more: /sessions all")
     window.say("\n".join(lines))
+
+
+def _short(words: str, length: int) -> str:
+    return words if len(words) <= length else f"{words[: length - 1]}…"
 
 
 def _time(written: str) -> str:
@@ -181,7 +184,7 @@ async def _commands(conversation: Conversation, window: Window, _words: str) -> 
         words = "(of a kind that is not known here)"
         hint = ""
         if isinstance(command, v2.Command):
-            words = command.description
+            words = _short(command.description, 100)
             hint = f" {command.input.hint}" if isinstance(command.input, v2.TextCommandInput) else ""
         lines.append(visible_line(f"/{command_name(command)}{hint}  {words}"))
     _say_list(window, "the agent's commands", lines, "the agent has no commands of its own")

@@ -251,6 +251,9 @@ def _parsed(text: str, env: dict[str, Any]) -> list[Token]:
     for token in tokens:
         if token.children:  # a bare address is shown once, not as a link to itself
             token.children = [one for one in token.children if one.markup != "autolink"]
+            for one in token.children:
+                if one.type == "softbreak":  # a line that was begun stays one
+                    one.type = "hardbreak"
         for one in (token, *(token.children or ())):
             one.content = visible(one.content)
             one.info = visible(one.info)

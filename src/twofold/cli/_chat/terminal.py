@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from typing import Final
 
@@ -89,7 +89,7 @@ async def talk(wanted: Wanted) -> int:
 
 
 @contextmanager
-def _starting(wanted: Wanted) -> Iterator[None]:
+def _starting(wanted: Wanted) -> Generator[None, None, None]:
     """Say what is waited for, for as long as it is."""
     name = visible_line(os.path.basename(wanted.command[0]))[:40]
     print(f"· starting {name} …", end="", flush=True)

@@ -122,8 +122,7 @@
 
   // Rows
 
-  const place = (html) => {
-    const fresh = parsed(html).firstElementChild;
+  const place = (fresh) => {
     const held = byName.get(fresh.id);
     const version = fresh.dataset.version;
     if (!held) {
@@ -160,6 +159,28 @@
     });
     if (inside) ((focused && held.querySelector(focused)) || held).focus({ preventScroll: true });
   };
+
+  // Rows far from where the reader is are there as plain text. They are rendered when they come near.
+  let near = [];
+  const nearing = new IntersectionObserver((seen) => {
+    for (const { target, isIntersecting } of seen) {
+      if (!isIntersecting) continue;
+      nearing.unobserve(target);
+      if (!near.length) setTimeout(render, 30);
+      near.push(target);
+    }
+  }, { rootMargin: "1500px 0px" });
+  const render = async () => {
+    const names = near.slice(-100).map((row) => encodeURIComponent(row.id)).join("+");
+    near = [];
+    try {
+      const answer = await fetch(`rows?id=${session}&row=${names}`);
+      if (answer.ok) for (const row of [...parsed(await answer.text()).children]) place(row);
+    } catch {
+      // the server is away: it stays plain
+    }
+  };
+  for (const row of rows.querySelectorAll(".plain")) nearing.observe(row);
 
   const append = (name, at, text) => {
     const stream = byName.get(name)?.querySelector(".stream");
@@ -222,7 +243,7 @@
     source.onmessage = (event) => {
       let whole = true;
       for (const [what, ...rest] of JSON.parse(event.data)) {
-        if (what === "row") place(rest[0]);
+        if (what === "row") place(parsed(rest[0]).firstElementChild);
         else if (what === "text") whole = append(...rest) && whole;
         else if (what === "rows") order(rest[0]);
         else if (what === "header") head(rest[0]);
