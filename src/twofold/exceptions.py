@@ -60,14 +60,16 @@ class ParseError(TwofoldError, ValueError):
 class InvalidFrame(TwofoldError, ValueError):
     """JSON that is not a JSON-RPC 2.0 message.
 
-    ``id`` is the request id to answer under, when the frame had a usable one.
+    ``id`` is the request id to answer under, when the frame had a usable one; with ``answer``, the frame was to be an
+    answer to the request of that id, and none is due.
     """
 
     code: ClassVar[int] = -32600
 
-    def __init__(self, reason: str, *, id: int | str | None = None) -> None:
+    def __init__(self, reason: str, *, id: int | str | None = None, answer: bool = False) -> None:
         self.reason = reason
         self.id = id
+        self.answer = answer
         super().__init__(reason)
 
 

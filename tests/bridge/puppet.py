@@ -16,7 +16,7 @@ A prompt's text is JSON: steps to take, one after another.
     {"end": "…"}         end: "exit 3", "kill", "hang" (read no more, write no more), "close" (the output only)
 
 With `deaf` it goes on running when its input has ended, with `stubborn` when it is asked to end. `start` is how it ends
-before it says anything, `banner` what it writes first, `child` a file for the process id of a process that it leaves.
+before it says anything, `prompted` at its first prompt, `banner` what it writes first, `child` a file for the process id of a process that it leaves.
 """
 
 import json
@@ -71,6 +71,8 @@ class Puppet:
             self.answer(id, self.config["versions"].get(str(params["protocolVersion"]), -32022))
         elif method == "session/new" and self.sessions:
             self.say(id=id, result={"sessionId": self.sessions.pop(0), **self.config.get("new", {})})
+        elif method == "session/prompt" and "prompted" in self.config:
+            end(self.config["prompted"])
         elif method == "session/prompt":
             self.act(id, params["sessionId"], json.loads(params["prompt"][0]["text"]))
         else:

@@ -1,6 +1,7 @@
 """What a conversation shows: rows as lines, and lines that leave the screen while what they say goes on changing."""
 
 import io
+import re
 from typing import Any
 
 import pytest
@@ -182,6 +183,24 @@ class TestPane:
             *(("● " if one == 0 else "  ") + f"line {one}" for one in range(9)),
             "  and on",
         ]
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "".join(f"- **item** {number}\n\n" for number in range(60)),
+            "```python\n" + "".join(f"value{number} = other{number} + 1\n" for number in range(700)) + "```\n\nEnd.",
+            "| a | b |\n|---|---|\n" + "".join(f"| {number} | {'word ' * (number % 20)} |\n" for number in range(40)),
+            "".join(f"word{number} **bold{number}** " for number in range(300)),
+        ],
+        ids=["list", "code", "table", "paragraph"],
+    )
+    def test_no_word_is_lost_while_a_text_grows_that_is_longer_than_the_screen(self, text: str) -> None:
+        talk = Talk(room=10)
+        step = max(len(text) // 60, 7)
+        for start in range(0, len(text), step):
+            talk.hear(chunk(text[start : start + step]))
+        words = " ".join([*talk.gone, *talk.seen])
+        assert set(re.findall(r"\w+", text)) - {"python"} <= set(re.findall(r"\w+", words))
 
     def test_what_goes_on_out_of_sight_goes_on_below_with_what_is_new(self) -> None:
         talk = Talk(room=4)

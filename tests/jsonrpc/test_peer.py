@@ -274,11 +274,6 @@ def test_bad_json_is_answered_with_a_parse_error_that_has_no_id(text: bytes) -> 
         (b'{"jsonrpc":"2.0","id":true,"method":"m"}', None),
         (b'{"jsonrpc":"2.0","id":{},"method":"m"}', None),
         (b'{"jsonrpc":"2.0","id":[1],"method":"m"}', None),
-        (b'{"jsonrpc":"2.0","id":3,"result":1,"error":{"code":1,"message":"no"}}', 3),
-        (b'{"jsonrpc":"2.0","id":3,"error":"no"}', 3),
-        (b'{"jsonrpc":"2.0","id":3,"error":{"code":"1","message":"no"}}', 3),
-        (b'{"jsonrpc":"2.0","id":3,"error":{"code":true,"message":"no"}}', 3),
-        (b'{"jsonrpc":"2.0","result":1}', None),
     ],
 )
 def test_json_that_is_no_frame_is_answered_under_its_id_where_that_is_usable(text: bytes, id_: Id | None) -> None:
@@ -288,10 +283,38 @@ def test_json_that_is_no_frame_is_answered_under_its_id_where_that_is_usable(tex
     assert_usable(peer)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"jsonrpc":"2.0","id":0,"result":1,"error":{"code":1,"message":"no"}}',
+        b'{"jsonrpc":"2.0","id":0,"error":"no"}',
+        b'{"jsonrpc":"2.0","id":0,"error":{"code":"1","message":"no"}}',
+        b'{"jsonrpc":"2.0","id":0,"error":{"code":true,"message":"no"}}',
+    ],
+)
+def test_an_answer_that_is_none_ends_the_waiting_and_is_not_answered(text: bytes) -> None:
+    peer = Peer()
+    assert [type(event) for event in peer.received(text)] == [Fault]  # nobody asked
+    id_, _ = peer.request("m")
+    told, answer = peer.received(text)
+    assert isinstance(told, Fault)
+    assert told.reply is None
+    assert isinstance(answer, Answer)
+    assert (answer.id, answer.method, answer.result) == (id_, "m", None)
+    assert answer.error is not None
+    assert peer.pending == 0
+    assert_usable(peer)
+
+
+def test_an_answer_without_an_id_is_not_answered() -> None:
+    peer = Peer()
+    assert fault(peer, b'{"jsonrpc":"2.0","result":1}').reply is None
+    assert_usable(peer)
+
+
 def test_an_invalid_frame_under_an_id_in_flight_does_not_answer_the_request_in_flight() -> None:
     peer = Peer()
     only(peer, line(id=3, method="m"))
-    assert refused(peer, line(id=3, result=1, error={})) == (None, -32600)
     assert refused(peer, line(id=3, method=5)) == (None, -32600)
     assert peer.answer(3, b"{}") is not None
 

@@ -104,7 +104,7 @@ def test_an_agent_that_never_answers_initialize_is_given_up_after_a_while() -> N
 @posix
 def test_an_agent_that_never_answers_and_never_ends_is_ended() -> None:
     async def main() -> None:
-        transport = await ProcessTransport.start(scripted("while True: signal.pause()"), grace=0.1)
+        transport = await ProcessTransport.start(scripted("while True: signal.pause()"), grace=0.4)
         with pytest.raises(HandshakeFailed):
             async with connect(transport, start_timeout=0.1):
                 raise AssertionError("connected")
@@ -524,7 +524,7 @@ def test_large_updates_of_unknown_sessions_are_held_within_bounds() -> None:
     initialize()
     asked = hear()
     update("early", session="s")
-    for number in range(160):
+    for number in range(120):
         update("x" * 1_000_000, session="unknown")
     say(id=asked["id"], result={"sessionId": "s"})
     the_end()
@@ -535,7 +535,7 @@ def test_large_updates_of_unknown_sessions_are_held_within_bounds() -> None:
             with memory_below(100 * MIB):
                 session = await client.new_session(cwd="/tmp")
             assert texts(session) == ["early"]
-            assert len(faults) > 50
+            assert len(faults) > 30
 
     run(main())
 
@@ -580,13 +580,13 @@ def test_an_agent_that_floods_us_with_requests_and_does_not_read_the_answers_is_
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     say(method="_ready")
     def flood():
-        for number in range(50_000):
+        for number in range(20_000):
             out.write(b'{"jsonrpc":"2.0","id":%d,"method":"fs/read_text_file","params":{"path":"/"}}\\n' % number)
         out.flush()
     flooding = threading.Thread(target=flood)
     flooding.start()
     signal.sigwait({signal.SIGUSR1})
-    refused = sum(hear()["error"]["code"] == -32601 for _ in range(50_000))
+    refused = sum(hear()["error"]["code"] == -32601 for _ in range(20_000))
     flooding.join()
     say(method="_refused", params={"count": refused})
     the_end()
@@ -618,10 +618,10 @@ def test_an_agent_that_floods_us_with_requests_and_does_not_read_the_answers_is_
                 while answered < 1000 or answered != before:
                     before = answered
                     await turns(50)
-            assert answered < 40_000
+            assert answered < 18_000
             transport.process.send_signal(signal.SIGUSR1)
             await done.wait()
-        assert heard == [{}, {"count": 50_000}]
+        assert heard == [{}, {"count": 20_000}]
 
     run(main())
 
@@ -958,7 +958,7 @@ answers = st.builds(
 
 @pytest.mark.parametrize("version", [1, 2])
 @given(st.lists(st.one_of(calls, told, answers), max_size=6))
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_is_said_the_client_goes_on_and_nothing_fails_in_it(
     version: int, caplog: pytest.LogCaptureFixture, said: list[Any]
 ) -> None:

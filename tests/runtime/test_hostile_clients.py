@@ -709,7 +709,7 @@ messages = st.builds(
 
 @pytest.mark.parametrize("version", [1, 2])
 @given(st.lists(messages, max_size=6), st.booleans())
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_is_said_the_agent_serves_on_and_nothing_fails_in_it(
     version: int, caplog: pytest.LogCaptureFixture, said: list[Json], begun: bool
 ) -> None:

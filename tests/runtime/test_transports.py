@@ -361,7 +361,7 @@ def test_drain_waits_while_a_child_does_not_read_and_goes_on_when_it_does() -> N
 @posix
 def test_a_child_that_never_reads_is_ended_all_the_same() -> None:
     async def main() -> None:
-        transport = await ProcessTransport.start(python("import signal; signal.pause()"), grace=0.1)
+        transport = await ProcessTransport.start(python("import signal; signal.pause()"), grace=0.4)
         transport.send(b"x" * 8 * MIB)
         draining = asyncio.create_task(transport.drain())
         await turns(20)
@@ -404,7 +404,9 @@ def test_a_child_ends_step_by_step_and_what_it_started_ends_with_it(code: str, s
         ours, theirs = os.pipe()
         alive = asyncio.StreamReader()  # ends when nobody is left that holds the other end
         pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(alive), os.fdopen(ours, "rb", 0))
-        transport = await ProcessTransport.start(python(STUBBORN + code), stderr=theirs, grace=0.1)
+        transport = await ProcessTransport.start(
+            python(STUBBORN + code), stderr=theirs, grace=0.1 if status == -9 else 0.5
+        )
         os.close(theirs)
         assert sorted(await lines_of(transport, 2), key=str) == [b"born", b"ready"]
         assert not alive.at_eof()
@@ -419,7 +421,7 @@ def test_a_child_ends_step_by_step_and_what_it_started_ends_with_it(code: str, s
 @posix
 def test_closing_is_finished_although_whoever_asked_for_it_is_cancelled() -> None:
     async def main() -> None:
-        transport = await ProcessTransport.start(python("import signal; signal.pause()"), grace=0.1)
+        transport = await ProcessTransport.start(python("import signal; signal.pause()"), grace=0.4)
         closing = asyncio.create_task(transport.close())
         await turns(3)
         closing.cancel()

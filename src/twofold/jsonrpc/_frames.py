@@ -150,20 +150,22 @@ def _frame(members: dict[str, Raw]) -> Frame:
             raise InvalidFrame("a request id must be a string or an integer")
         return Request(id_, method, params)
     if "result" in members and "error" in members:
-        raise InvalidFrame('an answer has either "result" or "error", not both', id=known_id)
+        raise InvalidFrame('an answer has either "result" or "error", not both', id=known_id, answer=True)
     if "result" in members:
         if not has_id:
-            raise InvalidFrame("an answer needs the id of its request, a string or an integer")
+            raise InvalidFrame("an answer needs the id of its request, a string or an integer", answer=True)
         return Response(id_, members["result"].copy())
     if "error" in members:
         if not has_id and id_ is not None:
-            raise InvalidFrame("an error answer needs the id of its request, or null")
+            raise InvalidFrame("an error answer needs the id of its request, or null", answer=True)
         match loads(bytes(members["error"])):
             case {"code": int(code), "message": str(message)} if not isinstance(code, bool):
                 return ErrorResponse(known_id, code, message, members["error"].copy())
             case _:
                 raise InvalidFrame(
-                    'the member "error" must be an object with an integer "code" and a string "message"', id=known_id
+                    'the member "error" must be an object with an integer "code" and a string "message"',
+                    id=known_id,
+                    answer=True,
                 )
     raise InvalidFrame('a message has a "method", a "result" or an "error"; this one has none', id=known_id)
 

@@ -12,6 +12,7 @@ cancel request       in flight                  :class:`Withdrawn`
 cancel request       not in flight              nothing: it was answered meanwhile
 answer               pending                    :class:`Answer`, no longer pending
 answer               not pending                :class:`Fault`
+no answer after all  pending                    :class:`Fault`, and an :class:`Answer` that says so
 no frame, too long   —                          :class:`Fault`, answered
 ===================  =========================  ==================================
 """
@@ -140,14 +141,14 @@ class Peer:
         except ParseError as error:
             return (Fault(error, _error(None, error.code, "Parse error: " + error.reason)),)
         except InvalidFrame as error:
-            return (self._invalid(error),)
+            return self._invalid(error)
         if not isinstance(frame, Batch):
             return self._frame(frame)
         if not self._batches:
-            return (self._invalid(InvalidFrame("a message is a JSON object: batches are not taken here")),)
+            return self._invalid(InvalidFrame("a message is a JSON object: batches are not taken here"))
         events: list[Event] = []
         for entry in frame.frames:
-            events += (self._invalid(entry),) if isinstance(entry, InvalidFrame) else self._frame(entry)
+            events += self._invalid(entry) if isinstance(entry, InvalidFrame) else self._frame(entry)
         return events
 
     def ended(self) -> Sequence[Id]:
@@ -165,7 +166,7 @@ class Peer:
                 return (frame,)
             case Request(id):
                 if id in self._in_flight:
-                    return (self._invalid(InvalidFrame("a request with this id is in flight already", id=id)),)
+                    return self._invalid(InvalidFrame("a request with this id is in flight already", id=id))
                 if len(self._in_flight) >= MAX_IN_FLIGHT:
                     fault = ProtocolViolation(f"more than {MAX_IN_FLIGHT} requests in flight: one was refused")
                     return (Fault(fault, _error(id, _BUSY, "Too many requests in flight")),)
@@ -196,9 +197,14 @@ class Peer:
             case _:
                 return (Fault(ProtocolViolation(f"{CANCEL} without a requestId")),)
 
-    def _invalid(self, error: InvalidFrame) -> Fault:
+    def _invalid(self, error: InvalidFrame) -> Sequence[Event]:
+        if error.answer:  # nothing is due for it, and whoever asked is not to wait for another one
+            method = None if error.id is None else self._pending.pop(error.id, None)
+            if error.id is None or method is None:
+                return (Fault(error),)
+            return Fault(error), Answer(error.id, method, None, RequestError(-32603, "Invalid answer", method=method))
         id = None if error.id in self._in_flight else error.id  # it would answer the request that is in flight
-        return Fault(error, _error(id, error.code, "Invalid request: " + error.reason))
+        return (Fault(error, _error(id, error.code, "Invalid request: " + error.reason)),)
 
 
 def _raw(params: bytes | None) -> Raw | UnsetType:

@@ -538,7 +538,9 @@ class AgentConnection:
             call.respond(result)
             return
         call.respond(downgrade_initialized(result))
-        client = V1Client(self._connection, self, lost=agent.lost, fault=agent.fault, ended=self._ended)
+        client = V1Client(
+            self._connection, self, answers_first=True, lost=agent.lost, fault=agent.fault, ended=self._ended
+        )
         self._client = client
         self._connection.handler = client.handler
 

@@ -145,6 +145,7 @@ class ClientSession:
         self._turns = Turns()
         self._feeds: list[Feed] = []
         self._own: set[str] = set()  # the user messages that prompts sent from here became
+        self._attached = False  # whether the agent has ever answered that it is
         self._resuming = 0
         self._reload: Reload | None = None
         self._room = asyncio.Event()
@@ -302,8 +303,7 @@ class ClientSession:
             if not self._resuming:
                 self._mark(update)
             full = self._apply(update)
-            for progress in self._turns.update(update):
-                self._ended.append((progress, update))
+            self._note_ended(self._turns.update(update))
             if not self._resuming:
                 self._end_turns()
         else:
@@ -326,6 +326,9 @@ class ClientSession:
         )
         if waiting and first_sight:
             waiting[0].feed.collecting = True
+
+    def _note_ended(self, prompts: Sequence[Any]) -> None:
+        self._ended += [(progress, self._turns.idle) for progress in prompts]
 
     def _end_turns(self) -> None:
         """End the turns whose idle has come. While a session is resumed they wait for the state to be in its place."""
@@ -425,6 +428,7 @@ class Client:
         def then(result: Raw) -> None:
             answer = decode(v2.NewSessionResponse, result, path="$.result")
             session = self._session(answer.session_id)
+            session._attached = True
             self._release(session)
             _apply_lists(session, answer)
             opened.append(session)
@@ -458,28 +462,39 @@ class Client:
         params = {"sessionId": session_id, **_setup(cwd, additional_directories, mcp_servers, meta)}
         if replay:
             params["replayFrom"] = {"type": "start"}
-        known = session_id in self._sessions
         session = self._session(session_id)
         if session._reload is not None:
             raise TwofoldError(f'session "{session_id}" is being replayed already')
         if replay:
             session._reload = session.state.reload()
         session._resuming += 1
+        session._turns.resumes()
+
+        answered = False
+
+        def over() -> None:
+            nonlocal answered
+            if not answered:
+                answered = True
+                session._resuming -= 1
+                session._note_ended(session._turns.resumed())
 
         def then(result: Raw) -> None:
             answer = decode(v2.ResumeSessionResponse, result, path="$.result")
             reload, session._reload = session._reload, None
-            session._resuming -= 1
+            session._attached = True
+            over()
             if reload is not None and replay:
                 session._tell(reload.commit())
             _apply_lists(session, answer)
             session._end_turns()
 
         def failed() -> None:  # what comes behind the answer is no replay
-            session._resuming -= 1
-            session._reload = None
+            over()
+            if replay:
+                session._reload = None
             session._end_turns()
-            if not known:
+            if not session._attached and not session._resuming:
                 self._sessions.pop(session_id, None)
 
         await self.request("session/resume", params, then=then, failed=failed)

@@ -15,14 +15,20 @@ class Turns:
 
     An agent may report the user message, and even the end of a short turn, before it answers the prompt with the
     message's id. So the sights of user messages are remembered as long as a prompt waits to be inserted.
+
+    While a session is resumed, the last state before the answer is a snapshot: it ends no turn. But an idle after which
+    another state comes was live, and so is one that comes where something ran.
     """
 
     def __init__(self) -> None:
+        self.idle = v2.StateUpdate(state="idle")
+        """The idle that ended the turns given last."""
         self._waiting: list[Hashable] = []  # sent, not inserted yet, the oldest first
         self._running: list[Hashable] = []
-        self._sights: dict[str, int] = {}  # user messages seen since → how many idles there were before
-        self._idles = 0
-        self._idle = v2.StateUpdate(state="idle")
+        self._sights: dict[str, v2.StateUpdate | None] = {}  # user messages seen since → the first idle after each
+        self._busy = False  # whether the last state was not idle
+        self._resumes = 0  # under way
+        self._last: v2.StateUpdate | None = None  # the last state since, which may be the snapshot
 
     @property
     def open(self) -> bool:
@@ -62,24 +68,49 @@ class Turns:
         if prompt not in self._waiting:  # it was abandoned
             return None
         self._waiting.remove(prompt)
-        seen = None if message_id is None else self._sights.get(message_id)
+        idle = None if message_id is None else self._sights.get(message_id)
         self._forget()
-        if seen is not None and self._idles > seen:
-            return self._idle
-        self._running.append(prompt)
-        return None
+        if idle is None:
+            self._running.append(prompt)
+        return idle
 
     def update(self, update: v2.SessionUpdate) -> Sequence[Hashable]:
-        """Note an update; gives the prompts whose turn it ends."""
+        """Note an update; gives the prompts whose turn has ended, with :attr:`idle`."""
         if isinstance(update, v2.StateUpdate):
-            if update.state == "idle":
-                self._idles += 1
-                self._idle = update
-                ended, self._running = self._running, []
-                return ended
-        elif self._waiting and isinstance(update, v2.UserMessage | v2.UserMessageChunk):
-            self._sights.setdefault(update.message_id, self._idles)
+            if not self._resumes:
+                return self._state(update)
+            before, self._last = self._last, update
+            return () if before is None else self._state(before)
+        if self._waiting and isinstance(update, v2.UserMessage | v2.UserMessageChunk):
+            self._sights.setdefault(update.message_id, None)
         return ()
+
+    def resumes(self) -> None:
+        """Note that the session is about to be resumed."""
+        self._resumes += 1
+
+    def resumed(self) -> Sequence[Hashable]:
+        """Note that a resume was answered; gives the prompts whose turn has ended meanwhile."""
+        self._resumes -= 1
+        last = self._last
+        if self._resumes or last is None:
+            return ()
+        self._last = None
+        if self._busy:
+            return self._state(last)
+        self._busy = last.state != "idle"
+        return ()
+
+    def _state(self, state: v2.StateUpdate) -> Sequence[Hashable]:
+        self._busy = state.state != "idle"
+        if self._busy:
+            return ()
+        self.idle = state
+        for message_id, idle in self._sights.items():
+            if idle is None:
+                self._sights[message_id] = state
+        ended, self._running = self._running, []
+        return ended
 
     def _forget(self) -> None:
         if not self._waiting:

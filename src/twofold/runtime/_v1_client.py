@@ -26,8 +26,9 @@ from typing import Any, Final
 
 from msgspec import UNSET, Raw, UnsetType
 
-from twofold.convert import SUPERSEDES, Downgraded, Downgrader, Loss, Policy
+from twofold.convert import Downgraded, Downgrader, Loss, Policy
 from twofold.exceptions import ConnectionLost, Malformed, RequestError, TwofoldError
+from twofold.fold import ToolCall
 from twofold.jsonrpc import loads
 from twofold.runtime._connection import Connection, Handler, Incoming, method_not_found
 from twofold.runtime._side import Call, Remote, Side, ask
@@ -40,6 +41,7 @@ FLUSH: Final = 0.1
 """Seconds that tool call content may wait to be sent, while it grows by less than half (it is sent whole each time)."""
 
 STOP_REASONS: Final = ("end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled")
+OPTION_KINDS: Final = ("allow_once", "allow_always", "reject_once", "reject_always")
 
 
 def v1_prompt_answer(idle: v2.StateUpdate) -> tuple[dict[str, Any] | RequestError, Loss | None]:
@@ -61,10 +63,11 @@ def v1_prompt_answer(idle: v2.StateUpdate) -> tuple[dict[str, Any] | RequestErro
 class _Sent:
     """A prompt of this client that waits for the end of its turn."""
 
-    __slots__ = ("call",)
+    __slots__ = ("blocks", "call")
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Call, blocks: int) -> None:
         self.call = call
+        self.blocks = blocks
 
 
 class _View:
@@ -75,7 +78,7 @@ class _View:
     def __init__(self, policy: Policy) -> None:
         self.down = Downgrader(policy=policy)
         self.turns = Turns()
-        self.own: set[str] = set()  # ids of the messages that this client's own prompts became
+        self.own: dict[str, int] = {}  # messages that this client's own prompts became → blocks not reported yet
         self.resuming = 0
         self.mode: v2.SessionConfigSelect | None = None
         self.flush: asyncio.TimerHandle | None = None
@@ -83,7 +86,11 @@ class _View:
 
 
 class V1Client:
-    """The client's :class:`Side`. ``agent`` is whom it talks to, in v2; let its connection tell :attr:`handler`."""
+    """The client's :class:`Side`. ``agent`` is whom it talks to, in v2; let its connection tell :attr:`handler`.
+
+    ``answers_first``: the agent answers a prompt before it reports the message that the prompt became. Of other agents
+    a message that is seen for the first time while a prompt waits for its id is taken for that prompt.
+    """
 
     def __init__(
         self,
@@ -91,6 +98,7 @@ class V1Client:
         agent: Side,
         *,
         policy: Policy | str = Policy.MARK,
+        answers_first: bool = False,
         lost: Callable[[str, Loss], object],
         fault: Callable[[TwofoldError], object],
         ended: Callable[[ConnectionLost], object],
@@ -100,6 +108,7 @@ class V1Client:
         self._remote = Remote(connection)
         self._agent = agent
         self._policy = Policy(policy)
+        self._answers_first = answers_first
         self._lost = lost
         self._fault = fault
         self._views: dict[str, _View] = {}
@@ -200,22 +209,27 @@ class V1Client:
         if not isinstance(session_id, str):
             raise Malformed("$.result.sessionId", expected="a string", found="something else")
         view = self._views.setdefault(session_id, _View(self._policy))
-        return self._attached(view, result, sessionId=session_id)
+        return {"sessionId": session_id, **self._attached(session_id, view, result)}
 
     def _opened_commands(self, result: Raw | None) -> None:
         if result is not None:
             members = loads(bytes(result))
             self._send_commands(members["sessionId"], members.get("availableCommands"))
 
-    def _attached(self, view: _View, result: dict[str, Any], **members: Any) -> dict[str, Any]:
+    def _attached(self, session_id: str, view: _View, result: dict[str, Any]) -> dict[str, Any]:
+        """Say the options of an answer in v1's words, those for modes as modes, too."""
+        members: dict[str, Any] = {}
         options = result.get("configOptions")
         if options:
             update = v2.read_update(
                 {"sessionUpdate": "config_option_update", "configOptions": options}, path="$.result"
             )
             self._note_mode(view, update)
-            for converted in view.down.update(update).updates:
+            downgraded = view.down.update(update)
+            for converted in downgraded.updates:
                 members["configOptions"] = to_json(converted)["configOptions"]
+            for loss in downgraded.losses:
+                self._lost(session_id, loss)
         if view.mode is not None:
             members["modes"] = {
                 "currentModeId": view.mode.current_value,
@@ -235,6 +249,7 @@ class V1Client:
         session_id = params.get("sessionId")
         if not isinstance(session_id, str):
             raise Malformed("$.params.sessionId", expected="a string", found="something else")
+        self._flush(session_id)
         old = self._views.get(session_id)
         if call.method == "session/load":  # a new v1 view begins with nothing delivered (V-8)
             params["replayFrom"] = {"type": "start"}
@@ -244,12 +259,13 @@ class V1Client:
         else:
             view = self._views.setdefault(session_id, _View(self._policy))
         view.resuming += 1
+        view.turns.resumes()
         commands: list[Any] = []
 
         def translate(result: dict[str, Any]) -> dict[str, Any]:
             commands.append(result.get("availableCommands"))
             self._flush(session_id)
-            return self._attached(view, result)
+            return self._attached(session_id, view, result)
 
         def after(result: Raw | None) -> None:
             view.resuming -= 1
@@ -259,6 +275,7 @@ class V1Client:
                 self._views.pop(session_id, None)
             else:
                 self._views[session_id] = old
+            self._end(session_id, view, view.turns.resumed())
 
         self._ask(call, "session/resume", params, translate, after=after)
 
@@ -271,7 +288,8 @@ class V1Client:
             return
         if view.ended is not None:
             raise view.ended
-        sent = _Sent(call)
+        prompt = params.get("prompt")
+        sent = _Sent(call, len(prompt) if is_array(prompt) else 0)
 
         def then(result: Raw | None, error: TwofoldError | None) -> None:
             if error is not None or result is None:
@@ -291,7 +309,7 @@ class V1Client:
                 return
             message_id = answer.message_id if isinstance(answer.message_id, str) else None
             if message_id is not None:
-                view.own.add(message_id)
+                view.own.setdefault(message_id, sent.blocks)
             ended = view.turns.inserted(sent, message_id)
             if ended is not None:
                 self._answer(str(session_id), sent, ended)
@@ -307,6 +325,10 @@ class V1Client:
 
         call.on_withdrawn = withdrawn
         ask(self._agent, asked)
+
+    def _end(self, session_id: str, view: _View, ended: Sequence[Any]) -> None:
+        for sent in ended:
+            self._answer(session_id, sent, view.turns.idle)
 
     def _answer(self, session_id: str, sent: Any, idle: v2.StateUpdate) -> None:
         answer, loss = v1_prompt_answer(idle)
@@ -350,55 +372,47 @@ class V1Client:
         if view.ended is not None:
             return None
         result = view.down.update(update)
-        if result.unchanged and line is not None and not self._is_echo(view, update, result):
-            self._connection.send(line)
-        else:
-            self._send(session_id, view, update, result, params.meta)
+        if not self._is_echo(view, update):
+            if result.unchanged and line is not None:
+                self._connection.send(line)
+            else:
+                self._send(session_id, result, params.meta)
         for loss in result.losses:
             self._lost(session_id, loss)
         if view.down.pending and view.flush is None:
             view.flush = asyncio.get_running_loop().call_later(FLUSH, self._flush, session_id)
         if isinstance(update, v2.ConfigOptionUpdate):
             self._note_mode(view, update, session_id)
-        if not view.resuming:  # a snapshot on resume ends no turn
-            ended = view.turns.update(update)
-            if isinstance(update, v2.StateUpdate) and view.down.pending:
-                self._flush(session_id)
-            for sent in ended:
-                self._answer(session_id, sent, update)  # type: ignore[arg-type]
+        if isinstance(update, v2.StateUpdate) and view.down.pending:
+            self._flush(session_id)
+        self._end(session_id, view, view.turns.update(update))
         return None
 
     def _tell(self, session_id: str, update: v2.SessionUpdate) -> None:
         """Tell of an update that is no message of its own."""
         self.update(v2.UpdateSessionNotification(session_id=session_id, update=update), None)
 
-    def _send(
-        self,
-        session_id: str,
-        view: _View,
-        update: v2.SessionUpdate | None,
-        result: Downgraded,
-        meta: dict[str, Any] | UnsetType | None = UNSET,
-    ) -> None:
-        if update is not None and self._is_echo(view, update, result):
-            return
+    def _send(self, session_id: str, result: Downgraded, meta: dict[str, Any] | UnsetType | None = UNSET) -> None:
         for one in result.updates:
             params = v1.SessionNotification(session_id=session_id, update=one, meta=meta)
             self._connection.send(b'{"jsonrpc":"2.0","method":"session/update","params":%b}' % v1.encode(params))
 
-    def _is_echo(self, view: _View, update: v2.SessionUpdate, result: Downgraded) -> bool:
+    def _is_echo(self, view: _View, update: v2.SessionUpdate) -> bool:
         """Whether this reports a prompt of this very client: v1 clients show those by themselves.
 
-        A correction of it is told like any other. A message of the user that is seen for the first time while a prompt
-        waits for its id is taken for that prompt.
+        What comes for it when all of it was reported is told like anything else. A replay shows it, too.
         """
-        if view.resuming or not isinstance(update, v2.UserMessage | v2.UserMessageChunk):
+        if not isinstance(update, v2.UserMessage | v2.UserMessageChunk):
             return False
-        if view.turns.waiting and update.message_id not in view.own and isinstance(update, v2.UserMessage):
-            view.own.add(update.message_id)
-        if update.message_id not in view.own:
+        waiting: Any = view.turns.waiting
+        whole = isinstance(update, v2.UserMessage)
+        if whole and waiting and not self._answers_first and update.message_id not in view.own:
+            view.own[update.message_id] = waiting[0].blocks
+        left = view.own.get(update.message_id, 0)
+        if not left or (whole and not update.content):
             return False
-        return not any(is_object(one.meta) and SUPERSEDES in one.meta for one in _chunks(result))
+        view.own[update.message_id] = 0 if whole else left - 1
+        return not view.resuming
 
     def _flush(self, session_id: str) -> None:
         view = self._views.get(session_id)
@@ -410,7 +424,7 @@ class V1Client:
         if view.ended is not None:
             return
         result = view.down.flush()
-        self._send(session_id, view, None, result)
+        self._send(session_id, result)
         for loss in result.losses:
             self._lost(session_id, loss)
 
@@ -427,7 +441,7 @@ class V1Client:
             return
         if before is None or before.current_value != view.mode.current_value:
             mode = v1.CurrentModeUpdate(current_mode_id=view.mode.current_value)
-            self._send(session_id, view, None, Downgraded((mode,)))
+            self._send(session_id, Downgraded((mode,)))
 
     def request(self, call: Call) -> None:
         """Ask the client in v1's words."""
@@ -452,11 +466,14 @@ class V1Client:
         tool_call, losses = self._tool_call(view, request)
         for loss in losses:
             self._lost(session_id, loss)
-        params: dict[str, Any] = {
-            "sessionId": session_id,
-            "toolCall": tool_call,
-            "options": [to_json(option) for option in request.options],
-        }
+        options: list[Any] = []
+        for index, option in enumerate(request.options):
+            if option.kind in OPTION_KINDS:
+                options.append(to_json(option))
+            else:
+                loss = _permission_loss(f"$.options[{index}].kind", "v1 has no option of this kind", None)
+                self._lost(session_id, loss)
+        params: dict[str, Any] = {"sessionId": session_id, "toolCall": tool_call, "options": options}
         if is_object(request.meta):
             params["_meta"] = request.meta
         asked = Call(call.method, params, lambda result, error: call.fail(error) if error else call.respond(result))
@@ -464,9 +481,10 @@ class V1Client:
         self._remote.request(asked)
 
     def _tool_call(self, view: _View, request: v2.RequestPermissionRequest) -> tuple[dict[str, Any], Sequence[Loss]]:
-        """Give what v1 is asked about: a tool call, whatever the subject is."""
+        """Give what v1 is asked about: a tool call, whatever the subject is. It takes that for an update."""
         losses: list[Loss] = []
         members: dict[str, Any] = {}
+        held: ToolCall | None = None
         match request.subject:
             case v2.ToolCallPermissionSubject():
                 update = request.subject.update()
@@ -474,10 +492,11 @@ class V1Client:
                 losses += result.losses
                 for one in result.updates:
                     if isinstance(one, v1.ToolCall):  # first sight: a v1 client knows no call that it was not told of
-                        self._send(request.session_id, view, None, Downgraded((one,)))
+                        self._send(request.session_id, Downgraded((one,)))
                     members |= to_json(one)
                 members["toolCallId"] = update.tool_call_id
                 members.pop("sessionUpdate", None)
+                held = view.down._tools._held.tool_call(update.tool_call_id)
             case v2.CommandPermissionSubject() as subject:
                 members["kind"] = "execute"
                 members["rawInput"] = {"command": subject.command, "cwd": subject.cwd}
@@ -487,16 +506,20 @@ class V1Client:
             case v2.OtherRequestPermissionSubject():
                 losses.append(_permission_loss("$.subject", "v1 does not know this subject", "the title alone"))
             case _:
-                pass
+                losses.append(_permission_loss("$.subject", "v1 asks about tool calls only", "a tool call"))
         if "toolCallId" not in members:
             self._asked += 1
             members["toolCallId"] = f"permission-{self._asked}"
         members["title"] = request.title
+        if held is not None and held.title != request.title:
+            losses.append(_permission_loss("$.title", "v1 has one title, the tool call's", "the tool call's title"))
         if isinstance(request.description, str):
-            if "content" in members:
+            if held is not None and held.content:
                 losses.append(_permission_loss("$.description", "v1 has no place for it beside the content", None))
             else:
                 members["content"] = [{"type": "content", "content": {"type": "text", "text": request.description}}]
+                reason = "v1 has no description, but the tool call's content"
+                losses.append(_permission_loss("$.description", reason, "the tool call's content"))
         return members, losses
 
 
@@ -538,10 +561,6 @@ class _Heard:
 
 def _permission_loss(path: str, reason: str, sent: str | None) -> Loss:
     return Loss("session/request_permission", None, path, reason, sent)
-
-
-def _chunks(result: Downgraded) -> list[v1.ContentChunk]:
-    return [one for one in result.updates if isinstance(one, v1.ContentChunk)]
 
 
 def _object(value: Any) -> dict[str, Any]:

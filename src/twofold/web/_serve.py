@@ -92,6 +92,7 @@ def _bound(host: str, port: int) -> socket.socket:
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
+        bound.listen(128)  # from now on, so that the link is good as soon as it is known
     except OSError:
         bound.close()
         raise

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, Final, TypeAlias
 
 from markdown_it import MarkdownIt
@@ -28,6 +29,12 @@ Line: TypeAlias = "list[tuple[str, str]]"
 """One line: pieces of text, each with its style, in prompt_toolkit's words."""
 
 NOTE: Final = "dim"
+_LARGE: Final = 16 * 1024
+"""Characters of one block of Markdown beyond which it is shown as it is: rendering it at every word would take long."""
+
+_PIECE: Final = 4096
+"""Characters of a line that are looked at together."""
+
 _LONGEST: Final = {"text": 16, "output": 16, "diff": 80}
 """Lines of a tool's text, output and diff that are shown."""
 
@@ -148,11 +155,7 @@ class Look:
         if piece.kind == "note":
             return note(piece.text, self.width - 2)
         indent = "  " if piece.kind == "code" else ""
-        return [[(style, indent + line)] for line in self._cut(piece.text, self.width - 2 - len(indent))]
-
-    def _cut(self, text: str, width: int) -> Iterator[str]:
-        for line in text.rstrip("\n").split("\n"):
-            yield from _wrapped(line, width)
+        return [[(style, indent + line)] for line in _cut(piece.text, self.width - 2 - len(indent))]
 
     # What was done
 
@@ -167,11 +170,11 @@ class Look:
                         yield from ([(_diff_style(line), cut)] for cut in _wrapped(f"  {line}", self.width - 2))
                     yield from self._more(len(lines) - _LONGEST["diff"])
                 case "code":
-                    lines = list(self._cut(piece.text, self.width - 4))
+                    lines = list(_cut(piece.text, self.width - 4))
                     yield from self._more(len(lines) - _LONGEST["output"], "before")
                     yield from ([("", f"  {line}")] for line in lines[-_LONGEST["output"] :])
                 case _:
-                    lines = list(self._cut(piece.text, self.width - 2))
+                    lines = list(_cut(piece.text, self.width - 2))
                     yield from ([("", line)] for line in lines[: _LONGEST["text"]])
                     yield from self._more(len(lines) - _LONGEST["text"])
 
@@ -189,6 +192,13 @@ class Look:
                 mark, words = _STEPS.get(step[:6], "□"), step[6:]
                 style = NOTE if mark in "✓✗" else "bold" if mark == "▸" else ""
                 yield from ([(style, cut)] for cut in wrapped(f"{mark} {words}", self.width - 2))
+
+
+def _cut(text: str, width: int) -> Iterator[str]:
+    """Give a text as lines that fit. While a text grows, only its last line is new."""
+    for line in text.rstrip("\n").split("\n"):
+        for start in range(0, max(len(line), 1), _PIECE):
+            yield from _wrapped(line[start : start + _PIECE], width)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -263,13 +273,11 @@ def _parsed(text: str, env: dict[str, Any]) -> list[Token]:
 
 def rendered(text: str, width: int, env: dict[str, Any] | None = None) -> list[Line]:
     """Give Markdown as lines. What Markdown makes nothing of is shown as it is."""
-    try:
-        lines = _drawn(_parsed(text, {} if env is None else env), width)
-    except Exception:  # a renderer's fault must not cost the text
-        lines = []
-    if lines or not text.strip():
-        return lines
-    return [[("", cut)] for line in text.rstrip("\n").split("\n") for cut in wrapped(line, width)]
+    lines: list[Line] = []
+    if len(text) <= _LARGE:
+        with suppress(Exception):  # a renderer's fault must not cost the text
+            lines = _drawn(_parsed(text, {} if env is None else env), width)
+    return lines if lines or not text.strip() else [[("", cut)] for cut in _cut(text, width)]
 
 
 def _drawn(tokens: list[Token], width: int) -> list[Line]:
@@ -335,10 +343,9 @@ class _Streaming:
         if not text.startswith(self._settled):
             self._forget()
         rest = text[len(self._settled) :]
-        try:
+        starts: list[int] = []
+        with suppress(Exception):
             starts = [token.map[0] for token in _parser().parse(rest, self._env) if token.level == 0 and token.map]
-        except Exception:
-            starts = []
         if len(set(starts)) > 1:
             lines = rest.split("\n")
             head = "".join(f"{line}\n" for line in lines[: starts[-1]])

@@ -12,6 +12,9 @@ from twofold.view import Piece, Row
 
 __all__ = ["Pane"]
 
+_NEAR: Final = 20
+"""Lines around the one at which something was cut off, among which it is looked for again."""
+
 _MESSAGES: Final = ("user", "agent", "thought")
 
 
@@ -123,16 +126,22 @@ class Pane:
             return
         grown = _grown(before, row)
         if grown is not None and not away:  # what has left is the beginning of what it says now
-            thing.lines = self._drawn(thing)
-            thing.gone = min(thing.gone, len(thing.lines))
+            self._redraw(thing)
         elif grown is not None and row.kind in _MESSAGES:
             self._return(thing, start=grown)
         elif row.kind in _MESSAGES or row.kind in ("plan", "note", "unknown") or row.status != before.status:
             thing.again = row.kind in _MESSAGES
             self._return(thing, start=None)
         elif not away:
-            thing.lines = self._drawn(thing)
-            thing.gone = min(thing.gone, len(thing.lines))
+            self._redraw(thing)
+
+    def _redraw(self, thing: _Thing) -> None:
+        """Draw anew what has left in part. More text may have made other lines of what was there: none must be lost."""
+        left = [_words(line) for line in thing.lines[max(0, thing.gone - 2) : thing.gone]]
+        thing.lines = self._drawn(thing)
+        places = range(max(0, thing.gone - _NEAR), min(thing.gone + _NEAR, len(thing.lines)) + 1)
+        found = [end for end in places if [_words(line) for line in thing.lines[max(0, end - 2) : end]] == left]
+        thing.gone = min(found, key=lambda end: abs(end - thing.gone), default=min(thing.gone, len(thing.lines)))
 
     def _return(self, thing: _Thing, *, start: tuple[int, int] | None) -> None:
         """Show a thing from its beginning, or from ``start``: where it is if it is in sight, else at the end."""
@@ -140,6 +149,10 @@ class Pane:
         thing.lines = self._drawn(thing)
         if thing not in self._things:
             self._things.append(thing)
+
+
+def _words(line: Line) -> str:
+    return "".join(words for _, words in line).strip()
 
 
 def _grown(before: Row, now: Row) -> tuple[int, int] | None:
