@@ -65,7 +65,14 @@ class Watching:
     """The group of these rows."""
 
     rows: Sequence[Row] = (
-        Row("open", "2,000 messages opened in Chromium, the server fresh: to the last row, live", "open", None, Goal(1), " s"),
+        Row(
+            "open",
+            "2,000 messages opened in Chromium, the server fresh: to the last row, live",
+            "open",
+            None,
+            Goal(1),
+            " s",
+        ),
         Row("open-again", "the same, once more", "again", None, Goal(1), " s"),
         Row("scroll", "the same, scrolled: the frames' mean", "frame", None, Goal(50), " ms"),
         Row("lag", "200 updates a second: their age in Chromium, 95th percentile", "lag", None, Goal(300), " ms"),
@@ -117,16 +124,14 @@ def _write(path: Path, raws: Sequence[bytes]) -> None:
 def _served(path: Path) -> Iterator[tuple[str, int]]:
     """Serve a journal, and give the link and the server's process id."""
     command = [sys.executable, "-m", "twofold", "serve", "--no-token", "--journal", str(path)]
-    server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    try:
-        assert server.stdout is not None
-        found = re.search(r"http\S+", server.stdout.readline())
-        assert found is not None
-        yield found.group(), server.pid
-    finally:
-        server.send_signal(signal.SIGINT)
-        server.wait()
-        server.stdout and server.stdout.close()
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            found = re.search(r"http\S+", server.stdout.readline())
+            assert found is not None
+            yield found.group(), server.pid
+        finally:
+            server.send_signal(signal.SIGINT)
 
 
 def _opened(path: Path, chromium: Any) -> Costs:
@@ -161,7 +166,8 @@ def _lag(path: Path, chromium: Any) -> float:
         page.evaluate(WATCH)
         count = _stream(path)
         page.wait_for_function(f"() => window.ages.length >= {count}")
-        return statistics.quantiles(page.evaluate("() => window.ages"), n=20)[-1]
+        ages: list[float] = page.evaluate("() => window.ages")
+        return statistics.quantiles(ages, n=20)[-1]
 
 
 def _stream(path: Path) -> int:

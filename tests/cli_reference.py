@@ -57,6 +57,8 @@ def _usage(name: str, command: argparse.ArgumentParser, nested: bool) -> str:
 
 def _word(action: argparse.Action) -> str:
     if not action.option_strings:
+        if action.nargs == "+":  # another command: what stands behind the dashes is its own
+            return f"-- {_values(action)}…"
         return f"[{_values(action)}…]" if action.nargs == "*" else _values(action)
     word = " | ".join(_spelled(action))
     return word if action.required else f"[{word}]"

@@ -15,8 +15,9 @@ A prompt's text is JSON: steps to take, one after another.
     {"repeat": {…}}      report what the client said last under "hear", in the text of this update
     {"end": "…"}         end: "exit 3", "kill", "hang" (read no more, write no more), "close" (the output only)
 
-With `deaf` it goes on running when its input has ended, with `stubborn` when it is asked to end. `start` is how it ends
-before it says anything, `prompted` at its first prompt, `banner` what it writes first, `child` a file for the process id of a process that it leaves.
+With `deaf` it goes on running when its input has ended, with `stubborn` when it is asked to end. `start` is how it
+ends before it says anything, `prompted` at its first prompt; `banner` is what it writes first, `child` a file for the
+id of a process that it leaves.
 """
 
 import json

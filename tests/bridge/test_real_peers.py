@@ -11,7 +11,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,7 +39,9 @@ Json = Any
 PROMPTS: Final = ["stream", "tool", "one", "two", "slow"]
 BRIDGE: Final = [sys.executable, "-m", "twofold", "bridge"]
 TOGETHER: Final = 2
-"""Runs at once: each is three processes, most of the time one of them starts."""
+"""Runs at once: each is three processes, and most of the time one of them starts."""
+
+Runs = dict[tuple[str, Any], Future[Any]]
 
 
 @dataclass
@@ -56,6 +58,16 @@ class Run:
     @property
     def journal(self) -> Path:
         return self.folder / "journal"
+
+    @property
+    def live(self) -> dict[tuple[str, str], str]:
+        """The texts of messages that the client held before the reload."""
+        return shown(self.record.live, self.client.version)
+
+    @property
+    def replayed(self) -> dict[tuple[str, str], str]:
+        """Those that it held after that."""
+        return shown(self.record.replayed, self.client.version)
 
     def logged(self, event: str) -> list[Json]:
         lines = [json.loads(line) for line in (self.folder / "log").read_bytes().splitlines()]
@@ -86,62 +98,81 @@ def go(client: Peer, agent: Peer | None, command: Sequence[str], folder: Path) -
 PAIRS: Final = [(client, agent) for client in CLIENTS for agent in AGENTS]
 
 
-def name_of(pair: tuple[Peer, Peer]) -> str:
-    client, agent = pair
-    return f"{client.language} v{client.version} - {agent.language} v{agent.version}"
+def name_of(parties: tuple[Any, Any]) -> str:
+    return " - ".join(f"v{one}" if isinstance(one, int) else f"{one.language} v{one.version}" for one in parties)
 
 
 @pytest.fixture(scope="session")
-def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Future[Run]]:
-    """Begin the runs of all pairs that are asked for."""
-    found = [getattr(item, "callspec", None) for item in request.session.items]
-    wanted = {name_of(one.params["met"]): one.params["met"] for one in found if one and "met" in one.params}
-    commands = {name: (client.command, agent.command) for name, (client, agent) in wanted.items()}  # installs, or skips
+def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
+    """Begin everything that the tests will ask for, some at once."""
     pool = ThreadPoolExecutor(TOGETHER)
-    request.addfinalizer(lambda: pool.shutdown(cancel_futures=True))
-    return {
-        name: pool.submit(go, client, agent, commands[name][1], tmp_path_factory.mktemp("pair"))
-        for name, (client, agent) in wanted.items()
-    }
+    runs: Runs = {}
+    for item in request.session.items:
+        params = getattr(item, "callspec", item).__dict__.get("params", {})
+        for name, work in WORK.items():
+            if name in params and (name, params[name]) not in runs:
+                folder = tmp_path_factory.mktemp(name)
+                runs[name, params[name]] = pool.submit(work, params[name], folder)
+    yield runs
+    pool.shutdown(cancel_futures=True)
 
 
-@pytest.fixture(scope="session", params=PAIRS, ids=map(name_of, PAIRS))
-def met(request: pytest.FixtureRequest, runs: dict[str, Future[Run]], through: Through) -> Run:
+def pair(parties: tuple[Peer, Peer], folder: Path) -> Run:
+    client, agent = parties
+    return go(client, agent, agent.command, folder)
+
+
+@pytest.fixture(scope="session", params=PAIRS, ids=name_of)
+def met(request: pytest.FixtureRequest, runs: Runs, through: Through) -> Run:
     """Give what a client recorded of an agent."""
-    client, agent = request.param
-    run = runs[name_of(request.param)].result()
+    run = runs["met", request.param].result()
     failed = run.record.document.get("failed")
     assert failed is None, f"{failed}\n{json.dumps(run.record.events[-5:])}\n{run.err}"
-    through(f"{client.language} SDK {run.record.sdk}, client v{client.version}", str(agent))
+    through(f"{run.client.language} SDK {run.record.sdk}, client v{run.client.version}", str(run.agent))
+    assert isinstance(run, Run)
     return run
 
 
-def shown(events: Sequence[Json]) -> dict[tuple[str, str], str]:
-    """Give the texts of messages as a client of either version holds them, without what was superseded for v1."""
-    told = updates(events)
-    texts: dict[tuple[str, str], str] = {}
-    gone: set[str] = set()
-    if any(one["sessionUpdate"] in ("agent_message", "user_message", "state_update") for one in told):
+def shown(events: Sequence[Json], version: int) -> dict[tuple[str, str], str]:
+    """Give the texts of messages as a client of this version holds them, for v1 without what was superseded."""
+    if version == 2:
         state = Transcript()
-        for one in told:
+        for one in updates(events):
             state.apply(v2.read_update(one))
         return {(message.type, message.message_id): message.text for message in state.messages}
-    for number, one in enumerate(told):
-        kind = one["sessionUpdate"]
-        if kind.endswith("_chunk") and "content" in one:
-            old = (one.get("_meta") or {}).get(SUPERSEDES)
-            gone |= {old} if old else set()
-            previous = next(reversed(texts), ("", ""))
-            type_ = kind.removesuffix("_chunk")
-            id = one.get("messageId") or (previous[1] if previous[0] == type_ else f"untagged {number}")
-            texts[type_, id] = texts.get((type_, id), "") + one["content"]["text"]
+    texts: dict[tuple[str, str], str] = {}
+    gone: set[str] = set()
+    untagged: tuple[str, str] | None = None  # the open run of chunks that name no message
+    for number, event in enumerate(events):
+        one = event["update"]["update"] if "update" in event else {"sessionUpdate": ""}
+        if one["sessionUpdate"] not in CHUNKS:
+            untagged = None
+            continue
+        old = (one.get("_meta") or {}).get(SUPERSEDES)
+        gone |= {old} if old else set()
+        key = (one["sessionUpdate"].removesuffix("_chunk"), one.get("messageId") or f"untagged {number}")
+        if "messageId" in one:
+            untagged = None
+        elif untagged is not None and untagged[0] == key[0]:
+            key = untagged
+        else:
+            untagged = key
+        texts[key] = texts.get(key, "") + one["content"]["text"]
     return {key: text for key, text in texts.items() if key[1] not in gone}
 
 
-def said(events: Sequence[Json]) -> list[str]:
+CHUNKS: Final = ("user_message_chunk", "agent_message_chunk", "agent_thought_chunk")
+
+
+def said(messages: Mapping[tuple[str, str], str]) -> list[str]:
     """Give what the agent has said, without what is empty and without marks."""
     kinds = ("agent_message", "agent_thought")
-    return [text for (kind, _), text in shown(events).items() if kind in kinds and text not in ("", *MARKS)]
+    return [text for (kind, _), text in messages.items() if kind in kinds and text not in ("", *MARKS)]
+
+
+def prompted(messages: Mapping[tuple[str, str], str]) -> list[str]:
+    """Give what the user has said."""
+    return [text for (kind, _), text in messages.items() if kind == "user_message"]
 
 
 MARKS: Final = (CORRECTED, WITHDRAWN)
@@ -169,19 +200,20 @@ class TestEveryPair:
         assert (versions["client"], versions["agent"]) == (met.client.version, met.agent.version)
 
     def test_the_client_shows_what_the_agents_state_holds(self, met: Run) -> None:
-        *texts, slow = said(met.record.live)
+        *texts, slow = said(met.live)
         assert texts == script_of(met.agent)
         assert slow == ticks(slow)
 
     def test_what_could_not_be_carried_is_marked_in_the_log_and_counted(self, met: Run) -> None:
         assert met.agent is not None
-        marks = [text for text in shown(met.record.live).values() if text in MARKS]
+        marks = [text for text in met.live.values() if text in MARKS]
         if (met.client.version, met.agent.version) != (1, 2):
             assert (marks, met.losses, met.err) == ([], [], "")
             return
         assert marks == [WITHDRAWN]
         assert met.losses[0] == ("agent_message", "$.content")
-        assert {kind for kind, _ in met.losses[1:]} <= {"terminal_update", "tool_call_update"}  # shown as text
+        as_text = ("terminal_update", "tool_call_update")  # terminals are shown as text
+        assert {loss[0] for loss in met.losses[1:]} <= {*as_text, "session/request_permission"}
         assert met.err == f"twofold bridge: {len(met.losses)} things could not be told to the client\n"
         assert "secret" not in (met.folder / "log").read_text()
 
@@ -209,10 +241,9 @@ class TestEveryPair:
 
     def test_a_v2_client_sees_what_it_said_inserted_and_the_work_begin_and_end(self, met: Run) -> None:
         if met.client.version == 1:
-            assert [key for key in shown(met.record.live) if key[0] == "user_message"] == []
+            assert prompted(met.live) == []
             return
-        prompts = [text for (kind, _), text in shown(met.record.live).items() if kind == "user_message"]
-        assert prompts == PROMPTS
+        assert prompted(met.live) == PROMPTS
         states = [one for one in updates(met.record.live) if one["sessionUpdate"] == "state_update"]
         assert states[0]["state"] == "running"
         assert (states[-1]["state"], states[-1]["stopReason"]) == ("idle", "cancelled")
@@ -223,12 +254,11 @@ class TestEveryPair:
         assert session["sessionId"] == met.record.answers("session/new")[0]["sessionId"]
 
     def test_a_reload_shows_the_same_again_and_nothing_of_what_was_taken_back(self, met: Run) -> None:
-        *texts, slow = said(met.record.replayed)
+        *texts, slow = said(met.replayed)
         assert texts == script_of(met.agent)
         assert slow == ticks(slow)
-        assert [text for text in shown(met.record.replayed).values() if text in MARKS] == []
-        prompts = [text for (kind, _), text in shown(met.record.replayed).items() if kind == "user_message"]
-        assert prompts == PROMPTS
+        assert [text for text in met.replayed.values() if text in MARKS] == []
+        assert prompted(met.replayed) == PROMPTS
 
     def test_everything_ends_and_the_journal_is_whole(self, met: Run) -> None:
         assert met.status == 0
@@ -256,16 +286,30 @@ def terminals(events: Sequence[Json]) -> str:
 # What ends early, and what is loaded later
 
 
-@pytest.mark.parametrize("version", [1, 2], ids=["v1 agent", "v2 agent"])
-@pytest.mark.parametrize("client", CLIENTS, ids=str)
-def test_a_client_is_told_that_its_agent_crashed(client: Peer, version: int, tmp_path: Path) -> None:
-    agent = puppet({str(version): V1 if version == 1 else V2}, prompted="exit 3")
-    done = go(client, None, agent, tmp_path)
-    assert done.status == 1
-    assert re.search(r"twofold bridge: \S+ ended with status 3\n", done.err)
+def crash(parties: tuple[Peer, int], folder: Path) -> Run:
+    client, version = parties
+    return go(client, None, puppet({str(version): V1 if version == 1 else V2}, prompted="exit 3"), folder)
+
+
+def to_end(peers: Sequence[Peer]) -> list[tuple[Peer, int]]:
+    """Pair peers with versions of the other side: all four pairs, those of Python with the version that differs."""
+    return [(one, version) for one in peers for version in (1, 2) if (one.language, version) != ("Python", one.version)]
+
+
+@pytest.fixture(scope="session", params=to_end(CLIENTS), ids=name_of)
+def crashed(request: pytest.FixtureRequest, runs: Runs) -> Run:
+    """Give what a client recorded of an agent that ended at its first prompt."""
+    run = runs["crashed", request.param].result()
+    assert isinstance(run, Run)
+    return run
+
+
+def test_a_client_is_told_that_its_agent_crashed(crashed: Run) -> None:
+    assert crashed.status == 1
+    assert re.search(r"twofold bridge: \S+ ended with status 3\n", crashed.err)
     first = next(
         event
-        for event in done.record.events
+        for event in crashed.record.events
         if ("error" in event and event.get("response") == "session/prompt")
         or event.get("update", {}).get("update", {}).get("state") == "idle"
     )
@@ -276,43 +320,66 @@ def test_a_client_is_told_that_its_agent_crashed(client: Peer, version: int, tmp
         assert first["update"]["update"]["stopReason"] == "error"
 
 
-@pytest.mark.parametrize("version", [1, 2], ids=["v1 client", "v2 client"])
-@pytest.mark.parametrize("agent", AGENTS, ids=str)
-def test_a_crash_of_the_agent_is_told_and_what_was_said_is_loaded_from_the_journal(
-    agent: Peer, version: int, tmp_path: Path, through: Through
-) -> None:
+@dataclass
+class Reloaded:
+    """What a client, line by line, saw of an agent that was killed, and of the next one."""
+
+    error: Json
+    failure: str
+    texts: list[str]
+    after: list[Json]
+
+
+def reload(parties: tuple[Peer, int], folder: Path) -> Reloaded:
+    agent, version = parties
     command = agent.command
 
-    async def main() -> None:
-        async with bridged(command, version=version, journal=tmp_path / "journal") as ends:
+    async def main() -> Reloaded:
+        async with bridged(command, version=version, journal=folder / "journal") as ends:
             talk = ends.talk
-            session = await talk.new_session(cwd=str(tmp_path))
+            session = await talk.new_session(cwd=str(folder))
             id = talk.prompt(session, "slow")
             for _ in range(3):
                 await talk.updated("agent_message_chunk")
             os.kill(ends.pid(), signal.SIGKILL)
-            if version == 1:
-                assert "ended by SIGKILL" in (await talk.error(id))["data"]["reason"]
+            error = await talk.error(id) if version == 1 else None
             assert not await ends.running
-            assert "ended by SIGKILL" in str(ends.bridge.failure)
-        async with bridged(command, version=version, journal=tmp_path / "journal") as ends:
+            failure = str(ends.bridge.failure)
+        async with bridged(command, version=version, journal=folder / "journal") as ends:
             talk, since = ends.talk, ends.talk.position
             setup = {"sessionId": session, "cwd": CWD, "mcpServers": []}
             if version == 1:
                 await talk.ask("session/load", setup)
             else:
                 await talk.ask("session/resume", {**setup, "replayFrom": {"type": "start"}})
-            texts = list(shown([{"update": line["params"]} for line in talk.heard(since) if "params" in line]).values())
-            assert texts[0] == "slow"
-            assert texts[1] == ticks(texts[1])
-            assert texts[2] == FORGOTTEN
+            events = [{"update": line["params"]} for line in talk.heard(since) if "params" in line]
+            since = talk.position
             await talk.answered(talk.prompt(session, "again"))
             if version == 2:
                 await talk.idle()
-            assert "again" in str(updates_of(talk.heard(since)))
+            return Reloaded(error, failure, list(shown(events, version).values()), updates_of(talk.heard(since)))
 
-    run(main())
-    through(f"raw lines, client v{version}", str(agent))
+    return run(main())
+
+
+@pytest.fixture(scope="session", params=to_end(AGENTS), ids=name_of)
+def reloaded(request: pytest.FixtureRequest, runs: Runs, through: Through) -> Reloaded:
+    """Give what was seen of an agent that was killed in a turn."""
+    seen = runs["reloaded", request.param].result()
+    assert isinstance(seen, Reloaded)
+    through(f"raw lines, client v{request.param[1]}", str(request.param[0]))
+    return seen
+
+
+def test_an_agent_that_is_killed_is_told_of(reloaded: Reloaded) -> None:
+    assert "ended by SIGKILL" in reloaded.failure
+    assert reloaded.error is None or reloaded.error["data"]["reason"] == reloaded.failure
+
+
+def test_what_was_said_before_a_crash_is_loaded_from_the_journal_and_gone_on_with(reloaded: Reloaded) -> None:
+    user, slow, notice = reloaded.texts
+    assert (user, slow, notice) == ("slow", ticks(slow), FORGOTTEN)
+    assert "again" in str(reloaded.after)
 
 
 # Real agents, on a scripted model
@@ -339,21 +406,32 @@ BEHIND: Final = {
 }
 
 
-@pytest.fixture(scope="module", params=BEHIND.values(), ids=BEHIND.keys())
-def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, through: Through) -> Conversation:
-    """Have the conversation once; the tests look at what was seen of it."""
-    agent, version = request.param
+def talk_to(name: str, folder: Path) -> Conversation:
+    agent, version = BEHIND[name]
 
     async def main() -> Conversation:
         async with asyncio.timeout(240):
-            return await converse(agent, version, tmp_path_factory.mktemp("real"))
+            return await converse(agent, version, folder)
 
-    conversation = asyncio.run(main())
-    assert conversation.info is not None
-    through(
-        f"twofold's client v{version}", f"{conversation.info.name} {conversation.info.version}, agent v{3 - version}"
-    )
-    return conversation
+    return asyncio.run(main())
+
+
+WORK: Final[dict[str, Callable[[Any, Path], Any]]] = {
+    "met": pair,
+    "crashed": crash,
+    "reloaded": reload,
+    "seen": talk_to,
+}
+
+
+@pytest.fixture(scope="session", params=list(BEHIND))
+def seen(request: pytest.FixtureRequest, runs: Runs, through: Through) -> Conversation:
+    """Give what was seen of a conversation with a real agent."""
+    seen = runs["seen", request.param].result()
+    assert isinstance(seen, Conversation)
+    assert seen.info is not None
+    through(f"twofold's client v{seen.version}", f"{seen.info.name} {seen.info.version}, agent v{3 - seen.version}")
+    return seen
 
 
 class TestARealAgent:
@@ -446,10 +524,13 @@ class TestAcpx:
         words = [one["words"] for one in events if one["event"] == "ignored"]
         assert words == ["the client's files and terminals: an agent of version 2 has its own"]
 
-    def test_is_refused_when_its_tools_are_to_be_used_or_nothing(self, acpx: Any) -> None:
-        done = acpx(STREAMING, "exec", "hi", options=["--agent-version", "2", "--refuse-client-tools"])
+    def test_is_refused_when_its_tools_are_to_be_used_or_nothing(self, acpx: Any, tmp_path: Path) -> None:
+        log = tmp_path / "log"
+        options = ["--agent-version", "2", "--refuse-client-tools", "--log", str(log)]
+        done = acpx(STREAMING, "exec", "hi", options=options)
         assert done.returncode != 0
-        assert "an agent of version 2 cannot use them" in done.stdout + done.stderr
+        assert "Internal error" in done.stdout
+        assert "an agent of version 2 cannot use them" in log.read_text()
 
     def test_is_told_that_its_agent_crashed(self, acpx: Any) -> None:
         agent = [sys.executable, "-c", CRASHING]

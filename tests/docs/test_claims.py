@@ -1,6 +1,9 @@
-"""What the pages claim can be looked up: promises in the tests that they name, figures in the benchmarks."""
+"""What the pages claim can be looked up: promises in the tests that they name, figures in the benchmarks, messages in
+the code."""
 
+import ast
 import re
+from collections.abc import Iterator
 
 import pytest
 
@@ -40,3 +43,25 @@ def test_the_figures_of_the_comparison_are_those_of_the_benchmarks() -> None:
     figures |= {name: figure for figure, name in re.findall(r"([\d.]+×) \(`([a-z-]+)`\)", compared)}
     assert len(figures) == 6
     assert {name: measured.get(name) for name in figures} == figures
+
+
+def texts() -> Iterator[str]:
+    """Give the texts of the code, and the fixed parts of those with something put in."""
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value.strip()
+
+
+def test_every_message_that_is_explained_is_one_that_is_said() -> None:
+    page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`.+?) \|", page, re.MULTILINE)
+    messages = [message for row in rows for message in re.findall(r"`([^`]+)`", row)]
+    assert len(messages) > 40
+    said = {text for text in texts() if len(text) >= 10}
+    unsaid = []
+    for message in messages:
+        longest = max((part.strip() for part in message.split("…")), key=len)
+        if not any(text in message or longest in text for text in said):
+            unsaid.append(message)
+    assert unsaid == []

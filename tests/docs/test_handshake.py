@@ -1,4 +1,4 @@
-"""The tables of the handshake in the guides are what the runtime does."""
+"""The tables of the handshake in the guides are what the runtime and the bridge do."""
 
 import re
 from collections.abc import Iterator
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.docs.pages import ROOT
+from twofold.bridge import _bridge
 from twofold.exceptions import RequestError
 from twofold.runtime import _versions
 from twofold.runtime._versions import choose
@@ -44,3 +45,14 @@ def test_the_guide_for_clients_has_the_table_that_the_code_was_written_by() -> N
     for answer, does in rows("write-a-client.md", "The handshake"):
         assert answer.replace("`", "") in said
         assert does.partition(":")[0] in said
+
+
+def test_the_page_on_the_bridge_has_the_table_that_the_code_was_written_by() -> None:
+    lines = str(_bridge.__doc__).split("\n")
+    first, second = (number for number, line in enumerate(lines) if line.startswith("=====") and lines[number - 1])
+    written = [
+        [cell.strip().replace("`", "") for cell in line.split("  ") if cell] for line in lines[first + 1 : second]
+    ]
+    text = (ROOT / "docs" / "bridge.md").read_text(encoding="utf-8").partition("\n## Which version is asked\n")[2]
+    _, _, *shown = re.findall(r"^\|(.*)\|$", text.partition("\n## ")[0], re.MULTILINE)
+    assert [[cell.strip().replace("`", "") for cell in line.split("|")] for line in shown] == written

@@ -278,10 +278,16 @@ def updates_of(lines: Iterable[Json]) -> list[Json]:
 
 
 def folded(lines: Iterable[Json], session_id: str | None = None, revision: Revision | str = Revision.RFD) -> Transcript:
-    """What a v2 client holds after these lines."""
+    """What a v2 client holds after these lines. What permission is asked for is applied, too."""
     transcript = Transcript(session_id, revision=revision)
-    for update in updates_of(lines):
-        transcript.apply(v2.read_update(update))
+    for line in lines:
+        update = update_of(line)
+        if update is not None:
+            transcript.apply(v2.read_update(update))
+        elif line.get("method") == "session/request_permission":
+            subject = line["params"].get("subject") or {}
+            if subject.get("type") == "tool_call":
+                transcript.apply(v2.read_update({**subject["toolCall"], "sessionUpdate": "tool_call_update"}))
     return transcript
 
 

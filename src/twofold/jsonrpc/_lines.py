@@ -40,11 +40,13 @@ class LineSplitter:
         """Return each line that ``chunk`` completes, without its line end."""
         *ended, rest = chunk.split(b"\n")
         lines: list[bytes | LineTooLong] = []
-        for piece in ended:
-            if self._length:
-                self._hold(piece)
-                lines.append(self._close(newline=True))
-            else:
+        if ended and self._length:
+            self._hold(ended.pop(0))
+            lines.append(self._close(newline=True))
+        if len(chunk) <= self._limit and b"\r" not in chunk:
+            lines += ended  # nearly always: nothing to remove, nothing too long
+        else:
+            for piece in ended:
                 line = piece.removesuffix(b"\r")
                 lines.append(line if len(line) <= self._limit else LineTooLong(limit=self._limit, length=len(line)))
         if rest:

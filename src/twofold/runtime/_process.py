@@ -17,9 +17,15 @@ from twofold.exceptions import ConnectionLost, LineTooLong
 from twofold.jsonrpc import DEFAULT_LIMIT
 from twofold.runtime._transport import OUTGOING_LIMIT, Reader, StreamTransport, Writer
 
+if sys.platform == "linux":
+    import fcntl
+
 __all__ = ["ProcessTransport", "own_stdio"]
 
 _BUFFER: Final = 1024 * 1024
+
+_PIPE: Final = 128 * 1024
+"""Bytes that a child's output may hold, where that can be said: twice the usual, so half as many times to wake up."""
 
 
 class ProcessTransport:
@@ -74,6 +80,7 @@ class ProcessTransport:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.transport.set_write_buffer_limits(high=outgoing_limit)
+        _widen_output(process)
         stream = StreamTransport(process.stdout, process.stdin, name=name, line_limit=line_limit, close_timeout=grace)
         return cls(process, stream, grace=grace)
 
@@ -154,6 +161,15 @@ class ProcessTransport:
                 self.process.send_signal(number)
                 return True
         return False
+
+
+def _widen_output(process: asyncio.subprocess.Process) -> None:
+    transport: asyncio.SubprocessTransport | None = getattr(process, "_transport", None)
+    output = None if transport is None else transport.get_pipe_transport(1)
+    pipe = None if output is None else output.get_extra_info("pipe")
+    if sys.platform == "linux" and pipe is not None:
+        with suppress(OSError):  # the user has too many pipes: it is as wide as it is
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE)
 
 
 def _status(status: int) -> str:

@@ -28,7 +28,6 @@ from msgspec import UNSET, Raw, UnsetType
 
 from twofold.convert import Downgraded, Downgrader, Loss, Policy
 from twofold.exceptions import ConnectionLost, Malformed, RequestError, TwofoldError
-from twofold.fold import ToolCall
 from twofold.jsonrpc import loads
 from twofold.runtime._connection import Connection, Handler, Incoming, method_not_found
 from twofold.runtime._side import Call, Remote, Side, ask
@@ -471,8 +470,8 @@ class V1Client:
             if option.kind in OPTION_KINDS:
                 options.append(to_json(option))
             else:
-                loss = _permission_loss(f"$.options[{index}].kind", "v1 has no option of this kind", None)
-                self._lost(session_id, loss)
+                where, reason = f"$.options[{index}].kind", "v1 has no option of this kind"
+                self._lost(session_id, _permission_loss(tool_call["toolCallId"], where, reason, None))
         params: dict[str, Any] = {"sessionId": session_id, "toolCall": tool_call, "options": options}
         if is_object(request.meta):
             params["_meta"] = request.meta
@@ -482,45 +481,45 @@ class V1Client:
 
     def _tool_call(self, view: _View, request: v2.RequestPermissionRequest) -> tuple[dict[str, Any], Sequence[Loss]]:
         """Give what v1 is asked about: a tool call, whatever the subject is. It takes that for an update."""
-        losses: list[Loss] = []
+        losses: Sequence[Loss] = ()
+        lost: list[tuple[str, str, str | None]] = []  # path, reason, what is sent instead
         members: dict[str, Any] = {}
-        held: ToolCall | None = None
         match request.subject:
             case v2.ToolCallPermissionSubject():
                 update = request.subject.update()
                 result = view.down.update(update)
-                losses += result.losses
+                losses = result.losses
                 for one in result.updates:
                     if isinstance(one, v1.ToolCall):  # first sight: a v1 client knows no call that it was not told of
                         self._send(request.session_id, Downgraded((one,)))
                     members |= to_json(one)
                 members["toolCallId"] = update.tool_call_id
                 members.pop("sessionUpdate", None)
-                held = view.down._tools._held.tool_call(update.tool_call_id)
             case v2.CommandPermissionSubject() as subject:
                 members["kind"] = "execute"
                 members["rawInput"] = {"command": subject.command, "cwd": subject.cwd}
                 if isinstance(subject.tool_call_id, str):
                     members["toolCallId"] = subject.tool_call_id
-                losses.append(_permission_loss("$.subject", "v1 asks about tool calls only", "a tool call"))
+                lost.append(("$.subject", "v1 asks about tool calls only", "a tool call"))
             case v2.OtherRequestPermissionSubject():
-                losses.append(_permission_loss("$.subject", "v1 does not know this subject", "the title alone"))
+                lost.append(("$.subject", "v1 does not know this subject", "the title alone"))
             case _:
-                losses.append(_permission_loss("$.subject", "v1 asks about tool calls only", "a tool call"))
+                lost.append(("$.subject", "v1 asks about tool calls only", "a tool call"))
         if "toolCallId" not in members:
             self._asked += 1
             members["toolCallId"] = f"permission-{self._asked}"
+        held = view.down._tools._held.tool_call(members["toolCallId"])
         members["title"] = request.title
         if held is not None and held.title != request.title:
-            losses.append(_permission_loss("$.title", "v1 has one title, the tool call's", "the tool call's title"))
+            lost.append(("$.title", "v1 has one title, the tool call's", "the tool call's title"))
         if isinstance(request.description, str):
             if held is not None and held.content:
-                losses.append(_permission_loss("$.description", "v1 has no place for it beside the content", None))
+                lost.append(("$.description", "v1 has no place for it beside the content", None))
             else:
                 members["content"] = [{"type": "content", "content": {"type": "text", "text": request.description}}]
                 reason = "v1 has no description, but the tool call's content"
-                losses.append(_permission_loss("$.description", reason, "the tool call's content"))
-        return members, losses
+                lost.append(("$.description", reason, "the tool call's content"))
+        return members, (*losses, *(_permission_loss(members["toolCallId"], *one) for one in lost))
 
 
 class _Heard:
@@ -559,8 +558,8 @@ class _Heard:
         self._ended(error)
 
 
-def _permission_loss(path: str, reason: str, sent: str | None) -> Loss:
-    return Loss("session/request_permission", None, path, reason, sent)
+def _permission_loss(tool_call_id: str, path: str, reason: str, sent: str | None) -> Loss:
+    return Loss("session/request_permission", tool_call_id, path, reason, sent)
 
 
 def _object(value: Any) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from twofold.exceptions import TwofoldError
 from twofold.journal import Following, Journal, Unavailable
@@ -90,7 +91,8 @@ class _Shown(Struct):
 
 
 def _digest(row: Row) -> str:
-    return blake2b(msgspec.json.encode(row), digest_size=9).hexdigest()
+    """Tell what a row says from what it says at other times. (Its key may hold what JSON cannot.)"""
+    return blake2b(msgspec.json.encode(replace(row, key="")), digest_size=9).hexdigest()
 
 
 class Hub:
@@ -115,6 +117,7 @@ class Hub:
         self._header_tick = 0
         self._deleted = False
         self._heavy = False  # whether a row waits for its turn
+        self._ahead: asyncio.Task[None] | None = None  # rendering what is in sight at first
         self._settled: list[_Shown] = []  # to be rendered for those who watch
         self._finished: list[_Shown] = []  # those of them that are, since the last drawing
         self._batches: dict[int, tuple[bytes, ...]] = {}  # what those lack now who have seen a tick
@@ -139,13 +142,16 @@ class Hub:
 
     async def page(self, patience: float) -> tuple[str, list[str]]:
         """Give a mark and all rows as they are then: the last ones rendered, as far as some seconds allow."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(patience):
-                for shown in list(self._shown.values())[-IN_SIGHT:]:
-                    await self._rendered(shown)
+        if self._ahead is None or self._ahead.done():
+            self._ahead = asyncio.create_task(self._render_last())
+        await asyncio.wait({self._ahead}, timeout=patience)  # if it takes longer it goes on all the same
         far = len(self._shown) - IN_SIGHT
         rows = [shown.drawn(plainly=number < far) for number, shown in enumerate(self._shown.values())]
         return self.mark(), rows
+
+    async def _render_last(self) -> None:
+        for shown in list(self._shown.values())[-IN_SIGHT:]:
+            await self._rendered(shown)
 
     async def render(self, names: Sequence[str]) -> list[str]:
         """Give the rows of these anchors rendered, as far as they are there and can be."""
@@ -170,6 +176,7 @@ class Hub:
         try:
             name, _, number = mark.partition(".")
             seen = int(number) if name == self._name and number.isdecimal() and len(number) < 19 else -1
+            seen = seen if seen <= self._tick else -1
             while True:
                 news = self._news
                 batch = self._since(seen)
@@ -240,9 +247,11 @@ class Hub:
 
     async def close(self) -> None:
         """Stop following; those who watch are let go."""
-        self._task.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._task
+        for task in (self._task, self._ahead):
+            if task is not None:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
 
     def _tell(self) -> None:
         news, self._news = self._news, asyncio.Event()
@@ -297,7 +306,8 @@ class Hub:
             shown = self._shown.get(row.key)
             if shown is None:
                 shown = fresh[row.key] = _Shown(row, tick, now)
-                self._take(shown, row, streaming=_streams(row) and not first and not idle, seen=not first)
+                streaming = row.key == last and not first and not idle and _streams(row)
+                self._take(shown, row, streaming=streaming, seen=not first)
                 changed = True
                 continue
             fresh[row.key] = shown
@@ -306,7 +316,7 @@ class Hub:
                     self._heavy = True
                     continue
                 shown.before, shown.tick, shown.changed_at = shown.tick, tick, now
-                self._take(shown, row, streaming=_streams(row) and not idle)
+                self._take(shown, row, streaming=row.key == last and not idle and _streams(row))
                 changed = True
             elif shown.streaming and (idle or row.key != last or now - shown.changed_at >= SETTLED):
                 shown.streaming, shown.plain = False, ""
@@ -363,15 +373,13 @@ class Hub:
                 self._dirty.set()
 
     async def _rendered(self, shown: _Shown) -> bool:
-        """Render a row, if it is not and has settled, and say whether that was done."""
-        if shown.rendered is not None or shown.streaming or not texts(shown.row):
-            return False
-        row = shown.row
-        rendered = await self._renderer.html(texts(row), breaks=row.kind == "user")
-        if rendered is None or not shown.says(row):
-            return False
-        shown.rendered, shown.html = rendered, ""
-        return True
+        """Render a row, if it has settled, and say whether it is rendered now."""
+        if shown.rendered is None and not shown.streaming:
+            row = shown.row
+            rendered = await self._renderer.html(texts(row), breaks=row.kind == "user")
+            if shown.says(row):  # still
+                shown.rendered, shown.html = rendered, ""
+        return shown.rendered is not None
 
     def _idle(self) -> bool:
         state = self._following.transcript.state

@@ -39,8 +39,7 @@ def markdown_html(text: str, *, breaks: bool = False) -> str:
 
     With ``breaks`` each end of a line is one in the HTML too. What entities stand for is made visible like all else.
     """
-    html = str((_breaking if breaks else _parser).render(text))
-    return html if html.isascii() else _SHOWN.sub(r"&lt;\1&gt;", visible(html))
+    return _SHOWN.sub(r"&lt;\1&gt;", visible((_breaking if breaks else _parser).render(text)))
 
 
 def highlight_styles() -> str:
@@ -61,12 +60,21 @@ def _made(breaks: bool) -> MarkdownIt:
     parser.validateLink = lambda url: _LINK.match(url) is not None  # type: ignore[method-assign]
     parser.add_render_rule("link_open", _link)
     parser.add_render_rule("fence", _fence)
+    for cell in ("th_open", "td_open"):
+        parser.add_render_rule(cell, _cell)
     return parser
 
 
 def _link(self: Any, tokens: Sequence[Any], index: int, options: Any, env: Any) -> str:
     token = tokens[index]
     token.attrs = {"href": token.attrs["href"], "rel": "noopener noreferrer nofollow", "target": "_blank"}
+    return str(self.renderToken(tokens, index, options, env))
+
+
+def _cell(self: Any, tokens: Sequence[Any], index: int, options: Any, env: Any) -> str:
+    side = str(tokens[index].attrs.pop("style", "")).rpartition(":")[2]
+    if side:  # a class, for there is no style but that of the sheets
+        tokens[index].attrSet("class", side)
     return str(self.renderToken(tokens, index, options, env))
 
 

@@ -34,7 +34,8 @@ class Renderer:
     async def start(self) -> None:
         """Start the process, which takes a moment, before it is needed."""
         async with self._one_at_a_time:
-            await self._started()
+            with suppress(OSError, EOFError):
+                await self._started()
 
     async def html(self, texts: Sequence[str], *, breaks: bool) -> list[str] | None:
         """Give texts as HTML, or ``None`` when that cannot be done for all of them in time."""

@@ -71,7 +71,9 @@ class Pane:
     def show(self, rows: Iterable[Row]) -> None:
         """Show rows as they are now: first those that are new, since others may have to be shown once more below."""
         others: list[tuple[_Thing, Row]] = []
+        keys: set[str] = set()
         for row in rows:
+            keys.add(row.key)
             thing = self._known.get(row.key)
             if thing is None:
                 thing = self._known[row.key] = _Thing(row, [])
@@ -79,6 +81,11 @@ class Pane:
                 self._things.append(thing)
             elif thing.row is not row:
                 others.append((thing, row))
+        if len(keys) < len(self._known):  # a terminal that is part of a tool call now; what a replay does not hold
+            for key in [key for key in self._known if key not in keys]:
+                thing = self._known.pop(key)
+                if thing in self._things:
+                    self._things.remove(thing)
         for thing, row in others:
             if thing.row == row:
                 thing.row = row

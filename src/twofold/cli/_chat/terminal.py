@@ -114,7 +114,7 @@ class _Logged(logging.Handler):
 async def _caught(keep: Callable[[str], object]) -> AsyncGenerator[int, None]:
     """Give a file descriptor, as the agent's standard error, whose lines are kept: the screen is in use.
 
-    A thread reads them, for which nobody waits: whatever the agent leaves behind may hold the other end open.
+    A thread reads them, for which nobody waits long: whatever the agent leaves behind may hold the other end open.
     """
     loop = asyncio.get_running_loop()
     source, target = os.pipe()
@@ -127,13 +127,17 @@ async def _caught(keep: Callable[[str], object]) -> AsyncGenerator[int, None]:
                 for line in lines:
                     loop.call_soon_threadsafe(keep, line.decode("utf-8", "replace"))
                 held = held[-65_536:]
+            if held:
+                loop.call_soon_threadsafe(keep, held.decode("utf-8", "replace"))
         os.close(source)
 
-    threading.Thread(target=read, name="twofold-stderr", daemon=True).start()
+    thread = threading.Thread(target=read, name="twofold-stderr", daemon=True)
+    thread.start()
     try:
         yield target
     finally:
         os.close(target)
+        await asyncio.to_thread(thread.join, 0.2)
 
 
 class _Screen:
@@ -147,7 +151,7 @@ class _Screen:
         self._shown: StyleAndTextTuples = []
         self._draft: Document | None = None  # what was being typed when a question came
         self._asked: Question | None = None
-        self._leaving = False
+        self._status: int | None = None  # to end with, once the conversation ends
         self._about_to_leave = False
         self._buffer = Buffer(multiline=True, history=InMemoryHistory())
         self._input = Window(
@@ -186,7 +190,7 @@ class _Screen:
             for number in ending:
                 loop.add_signal_handler(number, self.leave, 128 + number)
         try:
-            return await self._app.run_async(set_exception_handler=False)
+            return await self._app.run_async(pre_run=self._end, set_exception_handler=False)
         except EOFError:  # the terminal is gone
             return 1
         finally:
@@ -223,10 +227,17 @@ class _Screen:
 
     def leave(self, status: int) -> None:
         """End the conversation."""
-        if not self._leaving:
-            self._leaving = True
-            if self._app.is_running:
-                self._app.exit(result=status)
+        if self._status is None:
+            self._status = status
+            self._end()
+
+    def _end(self) -> None:
+        if self._status is not None and self._app.is_running:
+            self._app.exit(result=self._status)
+
+    @property
+    def _leaving(self) -> bool:
+        return self._status is not None
 
     # Keys
 
