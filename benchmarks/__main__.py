@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import converting, decoding, piping, sdks
+from benchmarks import bridging, converting, decoding, piping, sdks
 from benchmarks.command import Command
 from benchmarks.corpus import UPDATES, Corpus
 from benchmarks.growth import Growth, Memory
@@ -44,8 +44,10 @@ def main(words: list[str] | None = None) -> int:
         Stalling(),
         Importing(),
         Watching(),
+        bridging.Hopping(),
+        bridging.Growing(),
     ]
-    in_turns = [module.groups(corpus) for module in (decoding, sdks, converting, piping)]
+    in_turns = [module.groups(corpus) for module in (decoding, sdks, converting, piping, bridging)]
     groups: list[Group] = [*chain.from_iterable(in_turns), *processes]
     names = [row.name for group in groups for row in group.rows]
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure twofold beside its goals.")

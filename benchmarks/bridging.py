@@ -14,7 +14,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic_ns, perf_counter
@@ -179,7 +179,13 @@ def groups(corpus: Corpus) -> list[Batches]:
         "copy": _through([*HOP, "copy", *agent, "2"], 2, more=4),
     }
     rows = [
-        Row("hop-python", "Python SDK, reads and writes updates / v2 → v1 bridge", "official", "bridge", Goal(10, "at least")),
+        Row(
+            "hop-python",
+            "Python SDK, reads and writes updates / v2 → v1 bridge",
+            "official",
+            "bridge",
+            Goal(10, "at least"),
+        ),
         Row("hop-bytes", "v2 → v1 bridge / an asyncio byte copy", "bridge", "copy"),
         Row("hop-same-bytes", "v2 → v2 bridge / an asyncio byte copy", "same", "copy"),
         Row("hop-line", "v2 → v1 bridge: time a line", "bridge µs", None, None, " µs"),

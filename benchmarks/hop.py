@@ -24,7 +24,8 @@ _LINE: Final = (
 )
 _CHUNK: Final = b',"messageId":"mmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmm","content":{"type":"text","text":"%d"}'
 _OUTPUT: Final = (
-    b',"toolCallId":"cccccccccccccccc","content":{"type":"content","content":{"type":"text","text":"%036d compiled\\n"}}'
+    b',"toolCallId":"cccccccccccccccc",'
+    b'"content":{"type":"content","content":{"type":"text","text":"%036d compiled\\n"}}'
 )
 
 
@@ -62,7 +63,9 @@ async def ticks() -> None:
                 say(id=request["id"], result={"messageId": "u"})
                 update("state_update", b',"state":"running"')
                 if kind == "output":
-                    update("tool_call_update", b',"toolCallId":"cccccccccccccccc","title":"make","status":"in_progress"')
+                    update(
+                        "tool_call_update", b',"toolCallId":"cccccccccccccccc","title":"make","status":"in_progress"'
+                    )
                 began = monotonic_ns()
                 for number in range(int(count)):
                     if int(rate):

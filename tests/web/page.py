@@ -11,7 +11,7 @@ from tests.web.html import parsed
 
 __all__ = ["DEADLINE", "Page", "watching"]
 
-DEADLINE: Final = 2.0
+DEADLINE: Final = 20.0
 """Seconds after which something waited for is taken to be lost."""
 
 
@@ -75,17 +75,21 @@ class Watcher:
         self._task = asyncio.create_task(self._watch())
 
     async def _watch(self) -> None:
-        async for event in self._events:
-            self.page.take(event)
+        try:
+            async for event in self._events:
+                self.page.take(event)
+                async with self._changed:
+                    self._changed.notify_all()
+        finally:
             async with self._changed:
                 self._changed.notify_all()
-        async with self._changed:
-            self._changed.notify_all()
 
     async def until(self, true: Any) -> None:
         """Wait until something is true of the page."""
         async with asyncio.timeout(DEADLINE), self._changed:
             await self._changed.wait_for(lambda: self._task.done() or true(self.page))
+        if self._task.done():
+            self._task.result()
         assert true(self.page)
 
     async def ended(self) -> None:

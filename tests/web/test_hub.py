@@ -520,7 +520,7 @@ def test_an_error_of_ours_is_logged_without_what_anybody_said(caplog: pytest.Log
         async def fail(texts: Sequence[str], *, breaks: bool) -> None:
             raise RuntimeError(texts[0])
 
-        rendering.html = fail  # type: ignore[method-assign, assignment]
+        rendering.html = fail  # type: ignore[method-assign]
         session.append(whole("n", text("a secret")), IDLE)
         await watcher.ended()
 

@@ -12,28 +12,31 @@ __all__ = ["ClientEnd"]
 
 
 class ClientEnd:
-    """A :class:`~twofold.runtime.Transport` that writes together what is said in one turn of the loop."""
+    """A :class:`~twofold.runtime.Transport` that writes a line at once, and those of the same turn of the loop together."""
 
     def __init__(self, stream: StreamTransport) -> None:
         self.name = stream.name
         self._stream = stream
-        self._lines: list[bytes] = []
+        self._lines: list[bytes] | None = None  # what waits for the end of this turn, when something was sent in it
 
     async def receive(self) -> Sequence[bytes | LineTooLong]:
         """Read lines."""
         return await self._stream.receive()
 
     def send(self, message: bytes) -> None:
-        """Send one line, before others have a turn after the next."""
-        if not self._lines:
+        """Send one line."""
+        if self._lines is None:
+            self._lines = []
             asyncio.get_running_loop().call_soon(self._write)
-        self._lines.append(message)
+            self._stream.send(message)
+        else:
+            self._lines.append(message)
 
     def _write(self) -> None:
-        if self._lines:
-            self._lines.append(b"")
-            self._stream.send_raw(b"\n".join(self._lines))
-            self._lines.clear()
+        lines, self._lines = self._lines, None
+        if lines:
+            lines.append(b"")
+            self._stream.send_raw(b"\n".join(lines))
 
     async def drain(self) -> None:
         """Write, and wait while the client does not read."""

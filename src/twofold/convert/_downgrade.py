@@ -125,6 +125,11 @@ class Downgrader:
         """Whether tool call content waits for :meth:`flush`."""
         return self._tools.pending
 
+    @property
+    def waiting(self) -> int:
+        """How much a flush would send, in characters: what a caller goes by who must not send too much in a time."""
+        return self._tools.waiting
+
     def update(self, update: v2.SessionUpdate) -> Downgraded:
         """Convert one update, in the order received."""
         known = self._chunks.get(type(update))

@@ -51,6 +51,11 @@ class ToolCalls:
         """Whether content waits for a flush."""
         return bool(self._waiting)
 
+    @property
+    def waiting(self) -> int:
+        """How much a flush would send: characters of content, and bytes of terminals."""
+        return sum(self._size(self._call(tool_call_id)) for tool_call_id in self._waiting)
+
     def assume_known(self, update: v2.ToolCallUpdate, notes: Notes) -> None:
         """Take a tool call for created, with every field held: what an update by itself must reckon with."""
         for name, wire_name in {**_SCALARS, "kind": "kind", "status": "status"}.items():

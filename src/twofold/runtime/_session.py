@@ -185,21 +185,23 @@ class Session:
         self._check_journal()
 
     def _emit(self, update: v2.SessionUpdate, *, record_only: bool = False) -> asyncio.Future[Appended] | None:
-        """Fold, queue for the journal, and tell the clients: in one go, so that all three have the same order."""
+        """Fold, tell the clients, and queue for the journal: in one go, so that all three have the same order."""
         if self._closed:
             raise TwofoldError(f'session "{self.session_id}" is closed')
         raw = v2.encode(update)  # raises for what is no JSON, before anything was done
         self.state.apply(update)
         stored = None
-        if self._writer is not None and type(update) is not v2.Notice:
-            stored = self._put = self._writer.put(raw)
-            self._unstored += 1
-            stored.add_done_callback(self._stored)
-        if self._clients and not record_only:
-            line = update_line(self.session_id, raw)
-            params = v2.UpdateSessionNotification(session_id=self.session_id, update=update)
-            for client in self._clients:
-                client.update(params, line)
+        try:
+            if self._clients and not record_only:
+                line = update_line(self.session_id, raw)
+                params = v2.UpdateSessionNotification(session_id=self.session_id, update=update)
+                for client in self._clients:
+                    client.update(params, line)
+        finally:  # after the sending: it wakes a thread, which would take the interpreter from us in the middle of that
+            if self._writer is not None and type(update) is not v2.Notice:
+                stored = self._put = self._writer.put(raw)
+                self._unstored += 1
+                stored.add_done_callback(self._stored)
         return stored
 
     def _stored(self, future: asyncio.Future[Appended]) -> None:

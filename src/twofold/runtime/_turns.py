@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from twofold.wire import v2
 
 __all__ = ["Turns"]
+
+
+class _Heard(Struct, frozen=True):
+    """A state, and the prompts and user messages that were there before it: an idle is the end of their turns."""
+
+    state: v2.StateUpdate
+    prompts: set[Hashable]
+    messages: set[str]
 
 
 class Turns:
@@ -24,11 +34,11 @@ class Turns:
         self.idle = v2.StateUpdate(state="idle")
         """The idle that ended the turns given last."""
         self._waiting: list[Hashable] = []  # sent, not inserted yet, the oldest first
-        self._running: list[Hashable] = []
+        self._running: dict[Hashable, str | None] = {}  # inserted prompts → their messages
         self._sights: dict[str, v2.StateUpdate | None] = {}  # user messages seen since → the first idle after each
         self._busy = False  # whether the last state was not idle
         self._resumes = 0  # under way
-        self._last: v2.StateUpdate | None = None  # the last state since, which may be the snapshot
+        self._last: _Heard | None = None  # the last state since, which may be the snapshot
 
     @property
     def open(self) -> bool:
@@ -71,16 +81,17 @@ class Turns:
         idle = None if message_id is None else self._sights.get(message_id)
         self._forget()
         if idle is None:
-            self._running.append(prompt)
+            self._running[prompt] = message_id
         return idle
 
     def update(self, update: v2.SessionUpdate) -> Sequence[Hashable]:
         """Note an update; gives the prompts whose turn has ended, with :attr:`idle`."""
         if isinstance(update, v2.StateUpdate):
+            heard = _Heard(update, set(self._running), {one for one, idle in self._sights.items() if idle is None})
             if not self._resumes:
-                return self._state(update)
-            before, self._last = self._last, update
-            return () if before is None else self._state(before)
+                return self._settle(heard)
+            before, self._last = self._last, heard
+            return () if before is None else self._settle(before)
         if self._waiting and isinstance(update, v2.UserMessage | v2.UserMessageChunk):
             self._sights.setdefault(update.message_id, None)
         return ()
@@ -97,19 +108,21 @@ class Turns:
             return ()
         self._last = None
         if self._busy:
-            return self._state(last)
-        self._busy = last.state != "idle"
+            return self._settle(last)
+        self._busy = last.state.state != "idle"
         return ()
 
-    def _state(self, state: v2.StateUpdate) -> Sequence[Hashable]:
-        self._busy = state.state != "idle"
+    def _settle(self, heard: _Heard) -> Sequence[Hashable]:
+        self._busy = heard.state.state != "idle"
         if self._busy:
             return ()
-        self.idle = state
-        for message_id, idle in self._sights.items():
-            if idle is None:
-                self._sights[message_id] = state
-        ended, self._running = self._running, []
+        self.idle = heard.state
+        self._sights |= {
+            one: heard.state for one, idle in self._sights.items() if idle is None and one in heard.messages
+        }
+        ended = [one for one, message in self._running.items() if one in heard.prompts or message in heard.messages]
+        for prompt in ended:
+            del self._running[prompt]
         return ended
 
     def _forget(self) -> None:

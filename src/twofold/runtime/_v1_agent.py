@@ -67,7 +67,7 @@ class _Prompt(Struct, eq=False):
 class _Session:
     """What is known of one session of the agent."""
 
-    __slots__ = ("asking", "at_rest", "mode", "options", "prompts", "quiet", "running", "titles", "up")
+    __slots__ = ("asking", "at_rest", "mode", "options", "prompts", "quiet", "resuming", "running", "titles", "up")
 
     def __init__(self) -> None:
         self.up = Upgrader()
@@ -78,6 +78,7 @@ class _Session:
         self.mode: dict[str, Any] | None = None  # the option made of the agent's modes
         self.options: list[Any] = []  # the agent's own, in v2's words
         self.quiet = False  # a replay that nobody asked for is under way
+        self.resuming = 0  # loads and resumes under way
         self.at_rest: Callable[[], object] | None = None  # called when what runs has ended: the session is to close
 
     def all_options(self) -> list[Any]:
@@ -237,28 +238,28 @@ class V1Agent:
         if cursor is None and "resume" not in self._can and not self._loads:
             raise method_not_found(call.method)
         load = cursor is not None or "resume" not in self._can
-        old = self._sessions.get(session_id)
-        session = self._sessions[session_id] = _Session()
-        if old is not None:
-            session.up = old.up.restarted() if load else old.up
-            session.prompts, session.running, session.asking = old.prompts, old.running, old.asking
-            session.mode, session.options, session.titles = old.mode, old.options, old.titles
-        session.quiet = cursor is None
+        known = session_id in self._sessions
+        session = self._sessions.setdefault(session_id, _Session())
+        before = session.up
+        if cursor is not None:
+            session.up = before.restarted()
+        session.quiet = cursor is None and (load or session.running is None)  # what runs may go on meanwhile
+        session.resuming += 1
 
         def translate(result: dict[str, Any]) -> dict[str, Any]:
             session.quiet = False
-            state = "idle" if session.running is None else "running"
+            state = "idle" if session.running is None else "requires_action" if session.asking else "running"
             self._tell(session_id, v2.StateUpdate(state=state))  # P-4: after the replay, before the answer
             return self._attached(session, session_id, result)
 
         def after(ok: bool) -> None:
             session.quiet = False
-            if ok:
-                return
-            if old is None:
-                self._sessions.pop(session_id, None)
-            else:
-                self._sessions[session_id] = old
+            session.resuming -= 1
+            if not ok:
+                session.up = before
+                if not known:
+                    self._sessions.pop(session_id, None)
+            self._next(session_id, session)
 
         self._ask(call, "session/load" if load else "session/resume", params, translate, after=after)
 
@@ -279,8 +280,8 @@ class V1Agent:
         self._next(request.session_id, session)
 
     def _next(self, session_id: str, session: _Session) -> None:
-        """Insert the next prompt, when none runs."""
-        if session.running is not None or not session.prompts:
+        """Insert the next prompt, when none runs and no replay is under way."""
+        if session.running is not None or session.resuming or not session.prompts:
             return
         prompt = session.running = session.prompts.popleft()
         self._number += 1
@@ -434,7 +435,7 @@ class V1Agent:
         ask(self._client, asked)
 
     def _ask_permission(self, call: Call) -> None:
-        params = call.json()
+        params = part(call.json())
         session_id, tool_call = params.get("sessionId"), params.get("toolCall")
         if not isinstance(session_id, str):
             raise Malformed("$.params.sessionId", expected="a string", found="something else")

@@ -37,7 +37,12 @@ from twofold.wire import Codec, decode, is_array, is_object, to_json, v1, v2
 __all__ = ["V1Client", "v1_prompt_answer"]
 
 FLUSH: Final = 0.1
-"""Seconds that tool call content may wait to be sent, while it grows by less than half (it is sent whole each time)."""
+"""Seconds that tool call content waits to be sent, at least, while it grows by less than half: it is sent whole each
+time."""
+
+FLUSH_RATE: Final = 64 * 1024
+"""Characters a second of content that may be sent so: long content waits longer, and what is sent altogether is bounded
+by what came, and by time."""
 
 STOP_REASONS: Final = ("end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled")
 OPTION_KINDS: Final = ("allow_once", "allow_always", "reject_once", "reject_always")
@@ -379,7 +384,8 @@ class V1Client:
         for loss in result.losses:
             self._lost(session_id, loss)
         if view.down.pending and view.flush is None:
-            view.flush = asyncio.get_running_loop().call_later(FLUSH, self._flush, session_id)
+            delay = max(FLUSH, view.down.waiting / FLUSH_RATE)
+            view.flush = asyncio.get_running_loop().call_later(delay, self._flush, session_id)
         if isinstance(update, v2.ConfigOptionUpdate):
             self._note_mode(view, update, session_id)
         if isinstance(update, v2.StateUpdate) and view.down.pending:

@@ -83,16 +83,16 @@ class Application:
         await self._guard(scope, receive, send)
 
     async def close(self) -> None:
-        """Let everyone go who watches. It can be used again after that."""
+        """Let everyone go who watches, and let go of everything but the journal."""
         await self._hubs.close()
         await self._sessions.close()
+        await self._renderer.close()
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
         await self._renderer.start()
         yield
         await self.close()
-        await self._renderer.close()
 
     async def _index(self, _request: Request) -> Response:
         """The list of sessions."""

@@ -6,7 +6,7 @@ import hmac
 import ipaddress
 from collections.abc import Collection, MutableMapping
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
@@ -73,7 +73,7 @@ class Guard:
         cookie = f"twofold-{port or 'web'}"  # ports of one host share their cookies
         query = parse_qsl(request.url.query, keep_blank_values=True, errors="surrogateescape")
         if any(key == "token" and self._is_token(value) for key, value in query):
-            rest = urlencode([pair for pair in query if pair[0] != "token"], errors="surrogateescape")
+            rest = urlencode([pair for pair in query if pair[0] != "token"], errors="surrogateescape", quote_via=quote)
             place = request.url.path.rpartition("/")[2]  # as it is called from here: there may be folders before
             answer = RedirectResponse(f"./{place}" + (f"?{rest}" if rest else ""), 303)
             answer.set_cookie(cookie, self._token, httponly=True, samesite="lax", max_age=_KEPT)

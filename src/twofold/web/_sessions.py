@@ -11,8 +11,9 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct
 
 from twofold.exceptions import TwofoldError
-from twofold.fold import SETUP, Transcript
+from twofold.fold import SETUP, Revision, Transcript
 from twofold.journal import Journal, SessionInfo
+from twofold.journal._folding import Folding
 from twofold.plaintext import visible_line
 from twofold.view import footer
 
@@ -51,12 +52,12 @@ class Entry(Struct, frozen=True):
 class _Known(Struct):
     info: SessionInfo
     about: About
-    at: float
-    cost: float
+    folding: Folding | None = None
+    """What it was folded with, to go on from there, if it was heard of lately."""
 
 
 class Sessions:
-    """Keeps what is known of the sessions. They are folded for that, one by one, when they have changed."""
+    """Keeps what is known of the sessions. They are folded for that, one by one, as far as they have changed."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -90,17 +91,25 @@ class Sessions:
     async def _look(self) -> None:
         for info in self._infos:
             known = self._known.get(info.session)
-            if known is not None:
-                same = (known.info.position, known.info.created_at) == (info.position, info.created_at)
-                if same or time.monotonic() - known.at < 20 * known.cost:  # it goes on, and is long
-                    continue
-            began = time.monotonic()
-            try:
-                loaded = await asyncio.to_thread(self._journal.load, info.session)
-            except TwofoldError:
+            if known is not None and _same(known.info, info):
+                if known.folding is not None and time.time() - info.updated_at > SILENT:
+                    known.folding = None
                 continue
-            now = time.monotonic()
-            self._known[info.session] = _Known(info, _about(loaded.transcript), now, now - began)
+            with suppress(TwofoldError):
+                self._known[info.session] = await asyncio.to_thread(self._looked, info, known)
+
+    def _looked(self, info: SessionInfo, known: _Known | None) -> _Known:
+        goes_on = known is not None and known.info.created_at == info.created_at
+        folding = known.folding if known is not None and goes_on else None
+        if folding is None or folding.position > info.position:
+            folding = Folding(info.session, Revision(info.revision))
+        for record in self._journal._tolerant(info.session, folding.position):
+            folding.add(record)
+        return _Known(info, _about(folding.transcript), folding)
+
+
+def _same(one: SessionInfo, other: SessionInfo) -> bool:
+    return (one.position, one.created_at) == (other.position, other.created_at)
 
 
 def _activity(about: About, silence: float) -> Activity:

@@ -129,6 +129,7 @@
       rows.append(fresh);
       byName.set(fresh.id, fresh);
       if (version) announceRow(fresh);
+      watch(fresh);
       return;
     }
     const known = version !== "" && version === held.dataset.version;
@@ -141,6 +142,7 @@
       held.replaceChildren(...fresh.childNodes);
     });
     if (!known || streamed) announceRow(held);
+    watch(held);
   };
 
   // Changes a row's content under a reader: what is unfolded, scrolled or has the focus stays so.
@@ -170,9 +172,14 @@
       near.push(target);
     }
   }, { rootMargin: "1500px 0px" });
+  const watch = (row) => {
+    if (row.classList.contains("plain") && row.dataset.version) nearing.observe(row);
+  };
   const render = async () => {
-    const names = near.slice(-100).map((row) => encodeURIComponent(row.id)).join("+");
+    const plain = near.filter((row) => row.isConnected && row.classList.contains("plain"));
+    const names = plain.slice(-100).map((row) => encodeURIComponent(row.id)).join("+");
     near = [];
+    if (!names) return;
     try {
       const answer = await fetch(`rows?id=${session}&row=${names}`);
       if (answer.ok) for (const row of [...parsed(await answer.text()).children]) place(row);
@@ -180,7 +187,7 @@
       // the server is away: it stays plain
     }
   };
-  for (const row of rows.querySelectorAll(".plain")) nearing.observe(row);
+  for (const row of rows.children) watch(row);
 
   const append = (name, at, text) => {
     const stream = byName.get(name)?.querySelector(".stream");
