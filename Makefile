@@ -11,20 +11,22 @@ PIP := $(PY) -m pip --quiet --disable-pip-version-check
 STAMPS := $(VENV)/.stamps
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test peers check format bench docs site pins clean
+.PHONY: help install demo serve-demo test peers check format bench docs site screenshots pins clean
 
 help:
-	@echo 'make install   make $(VENV) with $(BIN)/twofold in it'
-	@echo 'make demo      show the main job in one go, with the bundled example agent'
-	@echo 'make test      run the tests; ARGS="-k fold" passes words on to pytest'
-	@echo 'make peers     run the tests against real agents, also those that make test leaves out'
-	@echo 'make check     lint, formatting, types (mypy, pyright) and the direction of imports'
-	@echo 'make format    put the formatting and the order of imports right'
-	@echo 'make bench     run the benchmarks; ARGS passes words on'
-	@echo 'make docs      write anew what the documentation takes from the code'
-	@echo 'make site      build the documentation as a web site in build/site'
-	@echo 'make pins      pin the newest in requirements/, and what tests/node/package.json names'
-	@echo 'make clean     remove everything that these targets made'
+	@echo 'make install      make $(VENV) with $(BIN)/twofold in it'
+	@echo 'make demo         show the main job in one go, with the bundled example agent'
+	@echo 'make serve-demo   the same, live in the browser: prints the link; ARGS=--open opens it'
+	@echo 'make test         run the tests; ARGS="-k fold" passes words on to pytest'
+	@echo 'make peers        run the tests against real agents, also those that make test leaves out'
+	@echo 'make check        lint, formatting, types (mypy, pyright) and the direction of imports'
+	@echo 'make format       put the formatting and the order of imports right'
+	@echo 'make bench        run the benchmarks; ARGS passes words on'
+	@echo 'make docs         write anew what the documentation takes from the code'
+	@echo 'make site         build the documentation as a web site in build/site'
+	@echo 'make screenshots  take the pictures of the documentation anew, with the Chromium of this machine'
+	@echo 'make pins         pin the newest in requirements/, and what tests/node/package.json names'
+	@echo 'make clean        remove everything that these targets made'
 	@echo
 	@echo 'PYTHON=python3.13 picks the interpreter (3.11 or newer), VENV=.venv-3.13 the folder.'
 
@@ -33,6 +35,9 @@ install: $(STAMPS)/install
 
 demo: $(STAMPS)/install
 	@$(BIN)/twofold demo $(ARGS)
+
+serve-demo: $(STAMPS)/web
+	@$(BIN)/twofold serve --demo $(ARGS)
 
 test: $(STAMPS)/test $(STAMPS)/docs
 	@$(PY) -m pytest $(ARGS)
@@ -64,6 +69,9 @@ site: $(STAMPS)/docs
 	@$(PY) docs/site/build.py build/site
 	@echo 'Built: build/site/index.html'
 
+screenshots: $(STAMPS)/test
+	@$(PY) -m docs.screenshots
+
 # Universal: one file serves every system and every Python from 3.11 on. Each file is resolved under the ones before it.
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --upgrade
 PEERS_LOCK = $(PY) -m tests.node_tools npm install --package-lock-only --omit-lockfile-registry-resolved --prefix
@@ -73,6 +81,7 @@ pins: $(STAMPS)/test
 	$(COMPILE) --group build -o requirements/build.txt
 	$(COMPILE) pyproject.toml -o requirements/runtime.txt
 	$(COMPILE) pyproject.toml --group test -c requirements/runtime.txt -o requirements/test.txt
+	$(COMPILE) pyproject.toml --extra web -c requirements/test.txt -o requirements/web.txt
 	$(COMPILE) pyproject.toml --group dev -c requirements/test.txt -o requirements/check.txt
 	$(COMPILE) --group docs -c requirements/check.txt -o requirements/docs.txt
 	$(COMPILE) --group python-sdk-rc -o requirements/python-sdk-rc.txt
@@ -103,6 +112,10 @@ $(STAMPS)/venv: requirements/build.txt
 $(STAMPS)/install: $(STAMPS)/venv requirements/runtime.txt pyproject.toml
 	@$(PIP) install --require-hashes -r requirements/runtime.txt
 	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(STAMPS)/web: $(STAMPS)/install requirements/web.txt
+	@$(PIP) install --require-hashes -r requirements/web.txt
 	@touch $@
 
 $(STAMPS)/test: $(STAMPS)/install requirements/test.txt

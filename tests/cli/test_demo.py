@@ -50,6 +50,7 @@ def test_without_a_terminal_it_is_told_change_by_change_without_pauses(capsysbin
     assert WITHDRAWN not in last
     assert WRONG not in last
     assert "twofold fold FILE" in last
+    assert last.endswith("Watch it live in the browser: twofold serve --demo (in a clone: make serve-demo)\n")
 
 
 def test_it_can_be_written_in_ascii() -> None:

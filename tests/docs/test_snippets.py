@@ -95,8 +95,8 @@ def test_the_makefile_does_what_the_tests_run_in_its_place() -> None:
 
 @pytest.mark.parametrize("page", pages(), ids=IDS)
 def test_every_make_target_that_a_page_names_exists(page: Path) -> None:
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    named = set(re.findall(r"(?:`|^|\$ )make ([a-z]+)", page.read_text(encoding="utf-8"), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = set(re.findall(r"(?:`|^|\$ )make ([a-z-]+)", page.read_text(encoding="utf-8"), re.MULTILINE))
     assert named <= targets
 
 

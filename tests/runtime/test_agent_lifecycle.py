@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.journal.stored import found, raw
 from tests.runtime.talk import CWD, Half, Json, Talk, folded, run, served, story, update_of, updates_of
 from tests.wire.schema import Schema, Version
-from twofold.exceptions import Malformed, TwofoldError
+from twofold.exceptions import Malformed, RequestError, TwofoldError
 from twofold.fold import SETUP, Revision, Transcript
 from twofold.journal.sqlite import SQLiteJournal
 from twofold.runtime import memory_pair
@@ -862,6 +862,34 @@ def test_a_prompt_that_is_cancelled_before_it_is_inserted_never_was() -> None:
     ]
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_cancelling_refuses_also_a_prompt_behind_another_request(version: int) -> None:
+    async def main() -> list[str]:
+        gate = Gate()
+
+        class Slow(Agent):
+            async def new_session(self, session: Session) -> None:
+                await session.set_config_options([v2.SessionConfigBoolean(config_id="l", name="L", current_value=True)])
+
+            async def set_config_option(self, session: Session, config_id: str, value: str | bool) -> None:
+                await gate()
+
+        async with served(Slow(prompt=echo), version) as talk:
+            session_id = await talk.new_session()
+            params = {"sessionId": session_id, "configId": "l", "type": "boolean", "value": False}
+            talk.request("session/set_config_option", params, id="o")
+            await gate.reached.wait()
+            talk.prompt(session_id, "p", id="p")
+            talk.notify("session/cancel", {"sessionId": session_id})
+            answer = await talk.answered("p")
+            gate.open.set()
+            talk.prompt(session_id, "q", id="q")
+            await (talk.idle(stopReason="end_turn") if version == 2 else talk.answered("q"))
+            return story([answer, *[line for line in talk.lines if line.get("id") == "q"]])
+
+    assert run(main()) == (["p: error -32800", "q: ok"] if version == 2 else ["p: cancelled", "q: end_turn"])
+
+
 # Failing
 
 
@@ -908,6 +936,37 @@ def test_an_exception_ends_the_turn_with_an_error_that_quotes_nothing(
     assert "ValueError" in caplog.text
     assert "in handler" in caplog.text, "where it came from"
     assert SECRET not in caplog.text
+
+
+def test_whatever_a_handler_raises_and_whatever_fails_over_it_the_turn_ends(caplog: pytest.LogCaptureFixture) -> None:
+    class Odd(BaseException):
+        pass
+
+    class Failing(Agent):
+        def failed(self, session: Session, error: BaseException) -> None:
+            raise ValueError(SECRET)
+
+    async def handler(session: Session, prompt: Prompt) -> None:
+        raise Odd(SECRET)
+
+    async def main() -> None:
+        async with served(Failing(prompt=handler)) as talk:
+            session_id = await talk.new_session()
+            for _ in range(2):
+                talk.prompt(session_id, "go")
+                assert (await talk.idle())["stopReason"] == "error"
+
+    run(main())
+    assert SECRET not in caplog.text
+
+
+def test_an_error_in_the_authors_own_words_is_the_clients_to_read() -> None:
+    async def handler(session: Session, prompt: Prompt) -> None:
+        raise RequestError(-32042, "Out of paper", {"tray": 2})
+
+    lines = run(turn(handler))
+    assert update_of(lines[-1])["error"] == {"code": -32042, "message": "Out of paper", "data": {"tray": 2}}
+    check(lines, 2)
 
 
 @pytest.mark.parametrize("words", ["error", "_error"])

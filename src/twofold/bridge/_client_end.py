@@ -12,7 +12,7 @@ __all__ = ["ClientEnd"]
 
 
 class ClientEnd:
-    """A :class:`~twofold.runtime.Transport` that writes a line at once, and those of the same turn of the loop together."""
+    """A :class:`~twofold.runtime.Transport` that writes a line at once, those of one turn of the loop together."""
 
     def __init__(self, stream: StreamTransport) -> None:
         self.name = stream.name

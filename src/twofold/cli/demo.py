@@ -48,4 +48,5 @@ def run(arguments: argparse.Namespace) -> int:
     for session in folder.sessions.values():
         print(text(session.transcript, colour=_output.coloured(), width=_output.width()))
     print("Try it on traffic of your own: twofold fold FILE (or --format json)")
+    print("Watch it live in the browser: twofold serve --demo (in a clone: make serve-demo)")
     return 0

@@ -21,7 +21,7 @@ from twofold.convert import Loss
 from twofold.exceptions import ConnectionLost, Malformed, RequestError, TwofoldError
 from twofold.fold import SETUP, Transcript
 from twofold.journal import AsyncJournal, Journal, open_journal
-from twofold.jsonrpc import dumps, loads
+from twofold.jsonrpc import CANCELLED, dumps, loads
 from twofold.runtime._connection import Connection, method_not_found
 from twofold.runtime._handles import new_id
 from twofold.runtime._json import part
@@ -363,6 +363,7 @@ class AgentConnection:
         self._client: Side = Remote(self._connection)
         self._attached: WeakSet[Session] = WeakSet()  # those that live are the agent's
         self._tasks: set[asyncio.Future[Any]] = set()
+        self._late: list[tuple[str, Call]] = []  # prompts behind other requests of their session
         self._methods: dict[str, Callable[[Call], Coroutine[Any, Any, Any]]] = {
             "session/new": self._new,
             "session/resume": self._resume,
@@ -423,6 +424,8 @@ class AgentConnection:
             request = decode(v2.PromptRequest, call.params)
             if request.session_id in self._agent._requests:  # it may be about to open the session, or to close it
                 self._start(call, partial(self._prompt_later, call, request), request.session_id)
+                self._late = [(id, late) for id, late in self._late if not late.settled]
+                self._late.append((request.session_id, call))
             else:
                 self._prompt(call, request)
         elif call.method in self._methods:
@@ -443,6 +446,9 @@ class AgentConnection:
             session = self._agent._sessions.get(request.session_id)
             if session is not None:
                 session._cancel()
+            for session_id, late in self._late:
+                if session_id == request.session_id:
+                    late.fail(RequestError(CANCELLED, "Request cancelled"))
         elif method.startswith("_"):
             values = loads(bytes(params)) if isinstance(params, Raw) else params
             self._keep(asyncio.create_task(self._hear(method, values)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import IO, Any, Final, TypeAlias
 
@@ -583,7 +583,7 @@ class Client:
                 raise
 
     @contextmanager
-    def _waits(self) -> Iterator[None]:
+    def _waits(self) -> Generator[None, None, None]:
         """Somebody waits for what only the reader can bring: it goes on, whoever does not take their changes."""
         self._asked += 1
         for event in self._waiting:
@@ -830,7 +830,7 @@ async def connect(
                 serving = asyncio.create_task(agent.serve(other))
             elif isinstance(agent, Sequence):
                 transport = await ProcessTransport.start(
-                    agent,
+                    agent,  # pyright: ignore[reportUnknownArgumentType]  # it could be a transport that is a sequence
                     cwd=cwd,
                     env=env,
                     stderr=stderr,

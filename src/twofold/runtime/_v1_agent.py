@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -56,6 +56,11 @@ _CONVERSATION: Final = (
     v2.ToolCallContentChunk,
     v2.PlanUpdate,
 )
+
+
+def _is_unasked(update: v2.SessionUpdate) -> bool:
+    """Whether an update tells of the conversation, and not of a session that was begun anew."""
+    return isinstance(update, _CONVERSATION) and NOTICE not in (update.meta or ())
 
 
 class _Prompt(Struct, eq=False):
@@ -139,7 +144,7 @@ class V1Agent:
             case "session/delete":
                 if "delete" not in self._can:
                     raise method_not_found(call.method)
-                self._ask(call, call.method, call.params, None)
+                self._delete(call)
             case "session/close":
                 self._close(call)
             case "session/set_config_option":
@@ -321,6 +326,15 @@ class V1Agent:
             asked.respond({"outcome": {"outcome": "cancelled"}})
             ours.withdraw()
 
+    def _delete(self, call: Call) -> None:
+        session_id = decode(v2.SessionRequest, call.params).session_id
+
+        def after(ok: bool) -> None:
+            if ok:
+                self._sessions.pop(session_id, None)
+
+        self._ask(call, call.method, call.params, None, after=after)
+
     def _close(self, call: Call) -> None:
         """Close a session. What runs is cancelled first, and the answer comes after its idle."""
         session_id = decode(v2.SessionRequest, call.params).session_id
@@ -396,12 +410,12 @@ class V1Agent:
                 told = to_json(one)
                 session.options = told["configOptions"]
                 one = v2.read_update({**told, "configOptions": session.all_options()})
-            if session.quiet and isinstance(one, _CONVERSATION) and NOTICE not in (one.meta or ()):
+            if session.quiet and _is_unasked(one):
                 continue
             waiting = self._tell(params.session_id, one, params.meta) or waiting
         return waiting
 
-    def _converted(self, session: _Session, session_id: str, update: v1.SessionUpdate) -> Any:
+    def _converted(self, session: _Session, session_id: str, update: v1.SessionUpdate) -> Sequence[v2.SessionUpdate]:
         upgraded = session.up.update(update)
         for loss in upgraded.losses:
             self._lost(session_id, loss)

@@ -30,6 +30,7 @@ from twofold.convert import Downgraded, Downgrader, Loss, Policy
 from twofold.exceptions import ConnectionLost, Malformed, RequestError, TwofoldError
 from twofold.jsonrpc import loads
 from twofold.runtime._connection import Connection, Handler, Incoming, method_not_found
+from twofold.runtime._json import part
 from twofold.runtime._side import Call, Remote, Side, ask
 from twofold.runtime._turns import Turns
 from twofold.wire import Codec, decode, is_array, is_object, to_json, v1, v2
@@ -141,7 +142,9 @@ class V1Client:
                 self._ask(call, "auth/login", call.params, None)
             case "logout":
                 self._ask(call, "auth/logout", call.params, None)
-            case "session/close" | "session/delete" | "session/list":
+            case "session/close" | "session/delete":
+                self._close(call)
+            case "session/list":
                 self._ask(call, call.method, call.params, None)
             case method if method.startswith("_"):
                 self._ask(call, method, call.params, None)
@@ -343,9 +346,19 @@ class V1Client:
         else:
             sent.call.respond(answer)
 
+    def _close(self, call: Call) -> None:
+        session_id = part(call.json()).get("sessionId")
+
+        def after(result: Raw | None) -> None:
+            if result is not None and isinstance(session_id, str):
+                self._views.pop(session_id, None)
+
+        self._ask(call, call.method, call.params, None, after=after)
+
     def _set_mode(self, call: Call) -> None:
         params = _object(call.json())
-        view = self._views.get(params.get("sessionId", ""))
+        session_id = params.get("sessionId")
+        view = self._views.get(session_id) if isinstance(session_id, str) else None
         if view is None or view.mode is None:
             raise method_not_found(call.method)
         asked = {

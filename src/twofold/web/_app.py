@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncGenerator, AsyncIterator, Collection
 from datetime import UTC, datetime
 from functools import cache
 from html import escape
@@ -89,7 +89,7 @@ class Application:
         await self._renderer.close()
 
     @contextlib.asynccontextmanager
-    async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
+    async def _lifespan(self, _app: Starlette) -> AsyncGenerator[None, None]:
         await self._renderer.start()
         yield
         await self.close()

@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexer import Lexer
-from pygments.lexers import get_lexer_by_name
+from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportUnknownVariableType]  # its options
 from pygments.util import ClassNotFound
 
 from twofold.plaintext import visible
@@ -28,8 +28,8 @@ LARGEST: Final = 60_000
 LARGEST_CODE: Final = 20_000
 """Characters of code that are highlighted."""
 
-_LIGHT: Final[Any] = HtmlFormatter(nowrap=True, classprefix="hl-", style="default")
-_DARK: Final[Any] = HtmlFormatter(nowrap=True, classprefix="hl-", style="github-dark")
+_LIGHT: Final[Any] = HtmlFormatter[str](nowrap=True, classprefix="hl-", style="default")
+_DARK: Final[Any] = HtmlFormatter[str](nowrap=True, classprefix="hl-", style="github-dark")
 _LINK: Final = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
 _SHOWN: Final = re.compile(r"<(U\+[0-9A-F]{4,6})>")
 
