@@ -4,7 +4,18 @@ import pickle
 import pytest
 
 from twofold import exceptions
-from twofold.exceptions import InvalidFrame, LineTooLong, Malformed, ParseError, TwofoldError, Unrepresentable
+from twofold.exceptions import (
+    ConnectionLost,
+    HandshakeFailed,
+    InvalidFrame,
+    LineTooLong,
+    Malformed,
+    ParseError,
+    ProtocolViolation,
+    RequestError,
+    TwofoldError,
+    Unrepresentable,
+)
 
 EVERY_ERROR = [
     ParseError("the text is not valid JSON", offset=3),
@@ -13,6 +24,10 @@ EVERY_ERROR = [
     LineTooLong(limit=4, length=10),
     Malformed("$.params.update", expected="an object", found="null"),
     Unrepresentable("agent_message", id="m1", path="$.content", reason="content was already sent"),
+    RequestError(-32002, "no such thing: hush", {"sessionId": "s"}, method="session/resume"),
+    ProtocolViolation("an answer came that no request waits for"),
+    HandshakeFailed("agent answered 7", asked=2, answered=7),
+    ConnectionLost("agent ended with status 3", exit_status=3),
 ]
 
 
@@ -44,5 +59,9 @@ def test_errors_say_where_what_was_found_and_what_was_expected() -> None:
         "line of 10 bytes is longer than the limit of 4 bytes and was skipped",
         "$.params.update: expected an object, found null",
         'agent_message "m1": content was already sent (at $.content)',
+        "session/resume was answered with “not found” (-32002)",
+        "an answer came that no request waits for",
+        "agent answered 7",
+        "agent ended with status 3",
     ]
     assert str(Unrepresentable("plan", id=None, path="$", reason="no place")) == "plan: no place (at $)"

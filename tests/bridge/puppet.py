@@ -13,7 +13,8 @@ A prompt's text is JSON: steps to take, one after another.
     {"hear": "method"}   read on until this method comes; {"hear": null} until an answer comes
     {"serve": null}      answer that, as if it had come by itself
     {"repeat": {…}}      report what the client said last under "hear", in the text of this update
-    {"end": "…"}         end: "exit 3", "kill", "hang" (read no more, write no more), "close" (the output only)
+    {"end": "…"}         end: "exit 3", "kill", "hang" (read no more, write no more), "babble" (and then hang),
+                         "close" (the output only)
 
 With `deaf` it goes on running when its input has ended, with `stubborn` when it is asked to end. `start` is how it
 ends before it says anything, `prompted` at its first prompt; `banner` is what it writes first, `child` a file for the
@@ -129,6 +130,8 @@ def raw(data: bytes) -> None:
 def end(how: str) -> None:
     if how.startswith("exit"):
         sys.exit(int(how.split()[1]))
+    if how == "babble":
+        raw(b"no JSON\n")
     if how == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     if how == "close":

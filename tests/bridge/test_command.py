@@ -113,7 +113,7 @@ def test_losses_are_in_the_log_in_the_journal_and_counted_on_standard_error(
     tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     journal, log = tmp_path / "journal", tmp_path / "log"
-    again = [{**step} for step in CORRECTION[1:]]
+    again = CORRECTION[1:]
     with bridge("--journal", journal, "--log", log, "--agent-version=2", "--", *puppet({"2": V2})) as program:
         session = program.begin(1)
         id = program.prompt(session, script(*CORRECTION, *again, IDLE))
@@ -128,6 +128,22 @@ def test_losses_are_in_the_log_in_the_journal_and_counted_on_standard_error(
     shown = call(capsysbinary, "journal", "show", journal)
     assert shown.status == 0
     assert shown.out.count('note  the client was not told all of agent_message "m": content was sent to the v1') == 2
+
+
+@pytest.mark.rule("J-3")
+@pytest.mark.parametrize("keep", [False, True])
+def test_what_was_taken_back_is_erased_from_the_journal_unless_it_is_to_be_kept(keep: bool, tmp_path: Path) -> None:
+    options = ["--journal", str(tmp_path / "journal"), *(["--keep-superseded"] if keep else [])]
+    with bridge(*options, "--", *puppet({"2": V2})) as program:
+        session = program.begin(2)
+        program.prompt(
+            session, script({"update": {**CORRECTION[1]["update"], "content": text("a secret")}}, *CORRECTION[2:], IDLE)
+        )
+        for _ in range(3):
+            program.read()
+        assert program.end() == (0, "")
+    stored = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert (b"a secret" in stored) == keep
 
 
 def test_one_loss_is_one_thing_and_none_is_not_spoken_of() -> None:

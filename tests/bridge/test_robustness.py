@@ -314,10 +314,9 @@ def test_a_bridge_that_is_stopped_answers_both_sides_and_ends_the_agent(
 
 def test_a_bridge_that_is_stopped_while_it_begins_answers_initialize() -> None:
     async def main() -> None:
-        async with bridged(puppet({"1": "hang"}), **QUICK) as ends:
+        async with bridged(puppet({"1": "babble"}), **QUICK) as ends:
             id = ends.talk.request("initialize", {"protocolVersion": 1})
-            await until(lambda: bool(ends.reported("agent")))
-            await asyncio.sleep(0)
+            await until(lambda: bool(ends.reported("garbage")))
             ends.running.cancel()
             assert (await ends.talk.error(id))["data"]["reason"] == "the bridge was stopped"
             with pytest.raises(asyncio.CancelledError):

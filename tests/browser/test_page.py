@@ -526,6 +526,10 @@ def test_the_link_with_the_token_opens_the_page_and_the_address_keeps_no_token(s
     assert page.url == site.at()
     assert page.evaluate("() => document.cookie") == ""
     site.stop()
+    site.start(token="another " * 5)
+    expect(page.locator("#connection")).to_have_text("open the printed link again")
+    site.stop()
     site.start()
+    expect(page.locator("#connection")).to_have_text("live")
     assert [trouble for trouble in pages.troubles if "401" not in trouble] == []
     pages.troubles.clear()  # the browser said so, too

@@ -396,16 +396,17 @@ async def clear_terminal(session: Session, prompt: Prompt) -> None:
 
 
 async def clear_tool_call(session: Session, prompt: Prompt) -> None:
-    async with session.tool_call("T", raw_input={"key": SECRET}) as call:
-        await call.append(SECRET)
-        await call.update(raw_output=SECRET)
-        await call.update(raw_input=None, raw_output=None, content=None)
-        await session.message().append("…")
+    call = session.tool_call("T")
+    await call.update(raw_input={"key": SECRET})
+    await call.append(SECRET)
+    await call.update(raw_output=SECRET)
+    await call.update(raw_input=None, raw_output=None, content=None)
 
 
 async def replace_tool_call(session: Session, prompt: Prompt) -> None:
-    async with session.tool_call("T", content=[SECRET]) as call:
-        await call.update(content=[])
+    call = session.tool_call("T")
+    await call.update(title="T", content=SECRET, raw_output={"key": SECRET})
+    await call.update(content=[], raw_output={"key": "none"})
 
 
 @pytest.mark.rule("J-3")

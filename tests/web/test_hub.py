@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.journal.servers import server
 from tests.journal.stored import Session, call, chunk, terminal, text, whole
 from tests.view.hostile import updates
 from tests.web.page import DEADLINE, Page, Watcher, watching
-from twofold.journal import Journal, Unavailable
+from twofold.journal import Journal, Unavailable, open_journal
 from twofold.journal.memory import MemoryJournal
 from twofold.journal.sqlite import SQLiteJournal
 from twofold.web import _hub
@@ -265,6 +266,20 @@ def test_a_gap_is_said(tmp_path: Path) -> None:
         await watcher.stop()
 
     run(body, journal=SQLiteJournal(path))
+
+
+def test_a_session_on_another_engine_is_followed_across_processes(tmp_path: Path) -> None:
+    with server(tmp_path) as nats:
+        url = nats.url("sessions")
+
+        async def body(session: Session, hub: Hub, rendering: Rendering) -> None:
+            watcher = watching(hub.events(""))
+            with open_journal(url) as other:
+                await asyncio.to_thread(Session(other).append, chunk("m", "more words"))
+            await watcher.until(shows("Agent: words", "Agent: more words"))
+            await watcher.stop()
+
+        run(body, whole("a", text("words")), RUNNING, journal=open_journal(url))
 
 
 # Rows far away

@@ -105,10 +105,10 @@ def test_the_link_leads_here_and_has_the_token(host: str, shown: str) -> None:
     server = Server(MemoryJournal(), host=host, token="t0ken")
     assert server.link() == f"http://{shown}:{server.port}/?token=t0ken"
     assert server.link("a/b &") == f"http://{shown}:{server.port}/session?id=a%2Fb%20%26&token=t0ken"
-    server._socket.close()
+    server.close()
     bare = Server(MemoryJournal(), host=host, token=None)
     assert bare.link() == f"http://{shown}:{bare.port}/"
-    bare._socket.close()
+    bare.close()
 
 
 # The command
@@ -205,7 +205,7 @@ def not_run(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Let the server not be run and the browser not be opened; gives what would have been."""
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", opened.append)
-    monkeypatch.setattr(Server, "run", lambda server: server._socket.close())
+    monkeypatch.setattr(Server, "run", lambda server: server.close())
     handler = signal.getsignal(signal.SIGTERM)
     yield opened
     signal.signal(signal.SIGTERM, handler)
@@ -270,7 +270,7 @@ def test_the_demo_plays_all_of_the_example(monkeypatch: pytest.MonkeyPatch) -> N
     assert 15 <= sum(slept) <= 20
     assert b"hk_live" in harbour()
     assert not [record for record in journal.read("harbour-7f3a") if b"hk_live" in record.raw]
-    server._socket.close()
+    server.close()
 
 
 def test_a_server_can_be_stopped_from_elsewhere(journal: Path) -> None:

@@ -28,6 +28,9 @@ def add(commands: Commands) -> None:
     )
     command.add_argument("--journal", metavar="JOURNAL", help="record what is said in this journal: a path or a URL")
     command.add_argument(
+        "--keep-superseded", action="store_true", help="do not erase from the journal what was replaced or taken back"
+    )
+    command.add_argument(
         "--on-loss",
         choices=["mark", "close"],
         default="mark",
@@ -61,12 +64,19 @@ def run(arguments: argparse.Namespace) -> int:
     from twofold.bridge import Bridge
     from twofold.cli._log import Log
     from twofold.journal import JournalError, open_journal
+    from twofold.plaintext import visible_line
 
+    def say(words: str) -> None:
+        with contextlib.suppress(OSError):  # whoever reads it is gone: what passes is not for them
+            print(f"twofold bridge: {visible_line(words)}", file=sys.stderr)
+
+    journal = None
     try:
-        journal = None if arguments.journal is None else open_journal(arguments.journal)
         log = Log(arguments.log)
+        if arguments.journal is not None:
+            journal = open_journal(arguments.journal, keep_superseded=arguments.keep_superseded, report=say)
     except (JournalError, OSError) as error:
-        print(f"twofold bridge: {error}", file=sys.stderr)
+        say(str(error))
         return 2
     version: Any = {"1": 1, "2": 2}.get(arguments.agent_version)
     with log:
@@ -74,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
         def report(event: str, facts: Mapping[str, Any]) -> None:
             log.write(event, facts)
             if event in ("failure", "ignored", "journal"):
-                print(f"twofold bridge: {facts['words']}", file=sys.stderr)
+                say(facts["words"])
 
         bridge = Bridge(
             arguments.agent,
@@ -104,5 +114,5 @@ def run(arguments: argparse.Namespace) -> int:
         well = asyncio.run(serve())
     if bridge.losses:
         things = "1 thing" if bridge.losses == 1 else f"{bridge.losses} things"
-        print(f"twofold bridge: {things} could not be told to the client", file=sys.stderr)
+        say(f"{things} could not be told to the client")
     return 0 if well else 1

@@ -161,7 +161,7 @@ class ToolCallHandle:
     ) -> None:
         """Patch the tool call: what is not given stays, ``None`` clears.
 
-        What ``None`` takes back of content, input or output is erased from the journal when this returns (J-3).
+        Content, input and output that are taken back or replaced are erased from the journal when this returns (J-3).
         ``meta`` is the whole of it, under every revision (R-1).
         """
         call = self._session.state.tool_call(self.tool_call_id)
@@ -184,7 +184,12 @@ class ToolCallHandle:
                 raw_output=raw_output,
                 meta=meta,
             ),
-            durable=content is None or raw_input is None or raw_output is None,
+            durable=call is not None
+            and (
+                (content is not UNSET and len(call.content) > 0)
+                or (raw_input is not UNSET and call.raw_input is not UNSET)
+                or (raw_output is not UNSET and call.raw_output is not UNSET)
+            ),
         )
 
     async def append(self, content: str | v2.ContentBlock | v2.ToolCallContent) -> None:

@@ -72,6 +72,10 @@ class Server:
         """Serve until :meth:`stop`."""
         await self._server.serve(sockets=[self._socket])
 
+    def close(self) -> None:
+        """Let go of the address. Only who does not serve has to."""
+        self._socket.close()
+
     def stop(self) -> None:
         """End, soon. It can be called from any thread."""
         self._server.should_exit = True

@@ -235,6 +235,7 @@
   // The events
 
   let source = null;
+  let gone = false;
   let pause = 500;
   let again = 0;
 
@@ -264,6 +265,7 @@
       if (search.value) findSoon();
     };
     source.addEventListener("gone", () => {
+      gone = true;
       source.close();
       order([]);
       announcer.textContent = "";
@@ -273,12 +275,14 @@
       pause = 500;
       connected("live", "live");
     };
-    source.onerror = () => {
-      connected("away", "away");
-      if (source.readyState === EventSource.CLOSED) {
-        again = setTimeout(() => open(mark), pause);
-        pause = Math.min(pause * 2, 10000);
-      }
+    source.onerror = async () => {
+      if (connection.dataset.state !== "away") connected("away", "away");
+      if (source.readyState !== EventSource.CLOSED) return; // the browser tries again by itself
+      again = setTimeout(() => open(mark), pause);
+      pause = Math.min(pause * 2, 10000);
+      const answer = await fetch(`events?id=${session}`, { method: "HEAD" }).catch(() => null);
+      const words = { 401: "open the printed link again", 404: "this session is no longer there" }[answer?.status];
+      if (words) connected("away", words);
     };
   };
 
@@ -287,7 +291,7 @@
   document.addEventListener("visibilitychange", () => {
     clearTimeout(hidden);
     if (document.hidden) hidden = setTimeout(() => source.close(), 30000);
-    else if (source.readyState === EventSource.CLOSED) open(mark);
+    else if (source.readyState === EventSource.CLOSED && !gone) open(mark);
   });
 
   // A page that is left keeps nothing to come back to: what it showed may be taken back meanwhile.
