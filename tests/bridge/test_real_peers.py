@@ -11,11 +11,11 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pytest
 
@@ -27,7 +27,7 @@ from tests.peers.agents import AGENTS as REAL
 from tests.peers.agents import Agent, Place, Start
 from tests.peers.conversation import Conversation, converse, prompt_of
 from tests.peers.fake_llm import SCRIPTS, WRITTEN
-from tests.runtime.talk import run, updates_of
+from tests.runtime.talk import updates_of
 from twofold.bridge._memory import FORGOTTEN
 from twofold.convert import CORRECTED, SUPERSEDES, WITHDRAWN
 from twofold.fold import Transcript
@@ -41,7 +41,10 @@ BRIDGE: Final = [sys.executable, "-m", "twofold", "bridge"]
 TOGETHER: Final = 2
 """Runs at once: each is three processes, and most of the time one of them starts."""
 
+ALL_SECONDS: Final = 240.0
+
 Runs = dict[tuple[str, Any], Future[Any]]
+T = TypeVar("T")
 
 
 @dataclass
@@ -115,6 +118,16 @@ def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
                 runs[name, params[name]] = pool.submit(work, params[name], folder)
     yield runs
     pool.shutdown(cancel_futures=True)
+
+
+def in_time(work: Coroutine[Any, Any, T]) -> T:
+    """Run it, in a thread of its own, within a deadline that a busy machine keeps."""
+
+    async def main() -> T:
+        async with asyncio.timeout(ALL_SECONDS):
+            return await work
+
+    return asyncio.run(main())
 
 
 def pair(parties: tuple[Peer, Peer], folder: Path) -> Run:
@@ -359,7 +372,7 @@ def reload(parties: tuple[Peer, int], folder: Path) -> Reloaded:
                 await talk.idle()
             return Reloaded(error, failure, list(shown(events, version).values()), updates_of(talk.heard(since)))
 
-    return run(main())
+    return in_time(main())
 
 
 @pytest.fixture(scope="session", params=to_end(AGENTS), ids=name_of)
@@ -409,11 +422,7 @@ BEHIND: Final = {
 def talk_to(name: str, folder: Path) -> Conversation:
     agent, version = BEHIND[name]
 
-    async def main() -> Conversation:
-        async with asyncio.timeout(240):
-            return await converse(agent, version, folder)
-
-    return asyncio.run(main())
+    return in_time(converse(agent, version, folder))
 
 
 WORK: Final[dict[str, Callable[[Any, Path], Any]]] = {

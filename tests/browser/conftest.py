@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from tests.browser.chromium import browser
-from tests.browser.site import Pages, Site
+from tests.browser.site import DEADLINE, Pages, Site
+
+expect.set_options(timeout=DEADLINE)
 
 
 @pytest.fixture(scope="package")

@@ -13,7 +13,10 @@ from twofold.journal import open_journal
 from twofold.web import Server
 from twofold.web._app import link
 
-__all__ = ["LIVE", "Pages", "Site"]
+__all__ = ["DEADLINE", "LIVE", "Pages", "Site"]
+
+DEADLINE: Final = 20_000.0
+"""Milliseconds after which something waited for is taken to be lost."""
 
 LIVE: Final = "#connection[data-state=live]"
 
@@ -77,7 +80,7 @@ class Pages:
     def blank(self, **how: Any) -> Page:
         """Open a page that is to go somewhere yet."""
         context = self._browser.new_context(**how)
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(DEADLINE)
         self._contexts.append(context)
         page = context.new_page()
         page.on("request", self._asked)

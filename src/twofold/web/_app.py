@@ -74,6 +74,7 @@ class Application:
             Route("/events", self._events),
             Route("/markdown", self._markdown),
             Route("/static/{name}", _static),
+            Route("/favicon.ico", _icon),
         ]
         app = Starlette(routes=routes, lifespan=self._lifespan, exception_handlers={TwofoldError: _unavailable})
         self._guard = Guard(app, token=token, hosts=hosts)
@@ -265,6 +266,11 @@ def _static(request: Request) -> Response:
     if content is None:
         return PlainTextResponse("Not found.\n", 404)
     return Response(content, media_type=_KINDS[name.rpartition(".")[2]])
+
+
+def _icon(_request: Request) -> Response:
+    """What browsers ask for by themselves where a page, such as a refusal, names no icon."""
+    return Response(_contents()["icon.svg"], media_type=_KINDS["svg"])
 
 
 @cache
