@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.browser.bridged import DEADLINE, Bridged
 from tests.browser.site import LIVE, Pages, Site
@@ -182,6 +182,28 @@ def test_what_was_withdrawn_is_not_in_the_page_nor_in_what_a_browser_goes_back_t
     expect(page).to_have_title("Sessions · twofold")
     assert "hk_live" not in page.content()
     assert page.evaluate("async () => (await caches.keys()).length + (await indexedDB.databases()).length") == 0
+
+
+def test_an_answer_that_comes_late_does_not_bring_back_what_was_withdrawn(site: Site, pages: Pages) -> None:
+    words = [whole(f"m{number}", text("*words* " * 100)) for number in range(60)]
+    session = site.session(whole("secret", text("the key is *hk_live*")), *words, IDLE)
+    page = pages()
+    held: list[Route] = []
+    page.route("**/rows?*", lambda route: held.append(route))
+    with page.expect_request("**/rows?*"):
+        rows(page).first.scroll_into_view_if_needed()
+    while not held:
+        page.evaluate("() => new Promise(requestAnimationFrame)")
+    answers = [route.fetch() for route in held]
+    assert "hk_live" in answers[0].text()
+    session.append(whole("secret", content=None))
+    expect(rows(page).first).to_have_accessible_name("Agent, withdrawn by the agent")
+    for route, answer in zip(held, answers, strict=True):
+        route.fulfill(response=answer)
+    page.unroute_all(behavior="wait")
+    expect(rows(page).nth(1)).not_to_have_class(re.compile("plain"))
+    expect(rows(page).first).to_have_accessible_name("Agent, withdrawn by the agent")
+    assert "hk_live" not in page.content()
 
 
 # What others say

@@ -53,10 +53,14 @@ def v1_prompt_answer(idle: v2.StateUpdate) -> tuple[dict[str, Any] | RequestErro
     """Give the answer to a v1 prompt whose turn ended with ``idle``, and what could not be said in it."""
     reason = idle.stop_reason
     if reason == "error":
-        if not isinstance(idle.error, v2.Error):
-            return RequestError(-32603, "Internal error"), None
-        data = None if isinstance(idle.error.data, UnsetType) else idle.error.data
-        return RequestError(idle.error.code, idle.error.message, data), None  # the agent's own words, as in v1
+        # In fixed words: the agent's may quote anything. One thing the client can do something about.
+        error = idle.error if isinstance(idle.error, v2.Error) else v2.Error(code=-32603, message="Internal error")
+        login = error.code == -32000
+        answer = RequestError(-32000, "Authentication required") if login else RequestError(-32603, "Internal error")
+        if (error.code, error.message) == (answer.code, answer.message) and error.data is UNSET:
+            return answer, None
+        words = f"{answer.code}, in fixed words"
+        return answer, Loss("state_update", None, "$.error", "v1 is told of an error in fixed words", words)
     if reason in STOP_REASONS:
         return {"stopReason": reason}, None
     if not isinstance(reason, str):

@@ -37,8 +37,10 @@
   const list = $("list");
   if (list) {
     let shown = null;
+    let asking = false;
     const refresh = async () => {
-      if (document.hidden) return;
+      if (document.hidden || asking) return;
+      asking = true;
       try {
         const answer = await fetch("sessions");
         if (!answer.ok) return;
@@ -52,6 +54,8 @@
         tellTimes(list);
       } catch {
         // the server is away: the next try will tell
+      } finally {
+        asking = false;
       }
     };
     tellTimes(list);
@@ -182,7 +186,11 @@
     if (!names) return;
     try {
       const answer = await fetch(`rows?id=${session}&row=${names}`);
-      if (answer.ok) for (const row of [...parsed(await answer.text()).children]) place(row);
+      if (!answer.ok) return;
+      for (const row of [...parsed(await answer.text()).children]) {
+        // Meanwhile it may say something else, or have been withdrawn: then this is not to bring back what it said.
+        if (byName.get(row.id)?.dataset.version === row.dataset.version) place(row);
+      }
     } catch {
       // the server is away: it stays plain
     }
