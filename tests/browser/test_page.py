@@ -299,7 +299,7 @@ def test_hostile_content_that_comes_live_is_text(site: Site, pages: Pages) -> No
 
 def test_a_link_to_a_message_leads_to_it_whatever_its_id(site: Site, pages: Pages) -> None:
     page, other = pages.blank(), pages.blank()
-    for id in ("..", "%2F#", "ü 日本\u202e", "<b>x\" y='z", "rows"):
+    for id in ("..", "%2F# ü 日本\u202e", "<b>x\" y='z"):
         far = [whole(f"m{number}", text("words " * 200)) for number in range(60)]
         site.session(*far[:30], whole(id, text("here")), *far[30:], name=f"{site.name} {id}")
         page.goto(site.at(f"{site.name} {id}"))

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Collection
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import httpx
+import pytest
 
 from tests.web.page import DEADLINE
 from twofold.journal import Journal
 from twofold.web import Application
+from twofold.web._markdown import markdown_html
+from twofold.web._renderer import Renderer
 
 __all__ = ["HOST", "TOKEN", "Client", "serving"]
 
 TOKEN: Final = "t0ken-of-the-test_" + "x" * 20
 HOST: Final = "localhost:8000"
+
+
+class Here(Renderer):
+    """Renders in this process: nothing in the tests takes long."""
+
+    async def html(self, texts: Sequence[str], *, breaks: bool) -> list[str] | None:
+        return [markdown_html(text, breaks=breaks) for text in texts]
 
 
 class Client:
@@ -94,7 +104,9 @@ async def serving(
     journal: Journal, *, token: str | None = TOKEN, hosts: Collection[str] = ("localhost", "127.0.0.1", "::1")
 ) -> AsyncIterator[Client]:
     """Serve a journal."""
-    client = Client(Application(journal, token=token, hosts=hosts))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("twofold.web._app.Renderer", Here)
+        client = Client(Application(journal, token=token, hosts=hosts))
     try:
         async with asyncio.timeout(3 * DEADLINE):
             yield client
