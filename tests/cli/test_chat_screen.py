@@ -78,7 +78,7 @@ class TestLook:
 
     @given(texts)
     def test_a_text_that_says_something_shows_something(self, text: str) -> None:
-        if any(mark.isalpha() and mark.isascii() for mark in text) and "[" not in text and "`" not in text:
+        if any(mark.isalpha() and mark.isascii() for mark in text) and not set("[`&") & set(text):
             assert any(mark.isalpha() for mark in shown(text))
 
     @pytest.mark.parametrize(

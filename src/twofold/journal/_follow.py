@@ -42,9 +42,8 @@ async def following(journal: Journal, session: str, after: int) -> AsyncGenerato
                 yield record
                 after = record.position
             while not page and not changed.is_set() and journal.changes() == seen:
-                try:
-                    await asyncio.wait_for(changed.wait(), POLL)
-                except TimeoutError:
-                    continue
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(POLL):  # wait_for may swallow a cancellation
+                        await changed.wait()
     finally:
         stop()

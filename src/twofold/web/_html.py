@@ -36,11 +36,11 @@ def texts(row: Row) -> list[str]:
     return [] if row.kind == "plan" else [piece.text for piece in row.body if piece.kind == "text"]
 
 
-def article(row: Row, *, rendered: Sequence[str] | None = None, version: str = "") -> str:
+def article(row: Row, *, rendered: Sequence[str] | None = None, version: str = "", bare: bool = False) -> str:
     """Give a row as one ``<article>``.
 
     ``rendered`` are its :func:`texts` as HTML; without them they are shown as they are, to be added to or rendered
-    later. ``version`` tells the row from what it says at other times.
+    later. ``version`` tells the row from what it says at other times. A ``bare`` one has no tools yet.
     """
     label = _LABELS.get(row.kind, row.kind.capitalize())
     marks = ["withdrawn by the agent"] if row.withdrawn else ["corrected"] if row.corrected else []
@@ -59,16 +59,22 @@ def article(row: Row, *, rendered: Sequence[str] | None = None, version: str = "
     else:
         inner = f'{header}<div class="body">{body}</div>'
     name = anchor(row.key)
+    if not bare:
+        inner += _tools(row, name)
+    state = ["withdrawn"] if row.withdrawn else []
+    state += ["plain"] if rendered is None and texts(row) else []
+    state += ["bare"] if bare else []
+    return (
+        f'<article id="{name}" class="{" ".join(["row", row.kind, *state])}" tabindex="-1" '
+        f'aria-label="{", ".join([label, *marks])}" data-version="{version}">{inner}</article>'
+    )
+
+
+def _tools(row: Row, name: str) -> str:
     tools = f'<a class="permalink" href="#{name}" aria-label="Link to this">#</a>'
     if row.body:
         tools += '<button class="copy" type="button" aria-label="Copy as Markdown">copy</button>'
-    state = ["withdrawn"] if row.withdrawn else []
-    state += ["plain"] if rendered is None and texts(row) else []
-    return (
-        f'<article id="{name}" class="{" ".join(["row", row.kind, *state])}" tabindex="-1" '
-        f'aria-label="{", ".join([label, *marks])}" data-version="{version}">'
-        f'{inner}<div class="tools">{tools}</div></article>'
-    )
+    return f'<div class="tools">{tools}</div>'
 
 
 def _word(status: str) -> str:

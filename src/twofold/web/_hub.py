@@ -72,21 +72,21 @@ class _Shown(Struct):
     streaming: bool = False
     rendered: Sequence[str] | None = None
     html: str = ""
-    plain: str = ""
+    bare: str = ""
 
     def says(self, row: Row) -> bool:
         """Whether it has settled on a row."""
         return not self.streaming and self.row == row
 
-    def drawn(self, *, plainly: bool = False) -> str:
-        """Give the row as HTML; ``plainly`` as it is before it is rendered."""
-        if not self.plain:
-            version = "" if self.streaming else _digest(self.row)
-            self.plain = article(self.row, version=version)
-        if plainly or self.rendered is None:
-            return self.plain
+    def drawn(self, *, far: bool = False) -> str:
+        """Give the row as HTML; as it is before it is rendered, and with nothing around it, if it is far away."""
+        if far and not self.streaming and texts(self.row):
+            if not self.bare:
+                self.bare = article(self.row, version=_digest(self.row), bare=True)
+            return self.bare
         if not self.html:
-            self.html = article(self.row, rendered=self.rendered, version=_digest(self.row))
+            version = "" if self.streaming else _digest(self.row)
+            self.html = article(self.row, rendered=self.rendered, version=version)
         return self.html
 
 
@@ -146,7 +146,7 @@ class Hub:
             self._ahead = asyncio.create_task(self._render_last())
         await asyncio.wait({self._ahead}, timeout=patience)  # if it takes longer it goes on all the same
         far = len(self._shown) - IN_SIGHT
-        rows = [shown.drawn(plainly=number < far) for number, shown in enumerate(self._shown.values())]
+        rows = [shown.drawn(far=number < far) for number, shown in enumerate(self._shown.values())]
         return self.mark(), rows
 
     async def _render_last(self) -> None:
@@ -248,10 +248,9 @@ class Hub:
     async def close(self) -> None:
         """Stop following; those who watch are let go."""
         for task in (self._task, self._ahead):
-            if task is not None:
+            while task is not None and not task.done():
                 task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
+                await asyncio.wait({task}, timeout=1)  # a library in between may have swallowed that
 
     def _tell(self) -> None:
         news, self._news = self._news, asyncio.Event()
@@ -319,7 +318,7 @@ class Hub:
                 self._take(shown, row, streaming=row.key == last and not idle and _streams(row))
                 changed = True
             elif shown.streaming and (idle or row.key != last or now - shown.changed_at >= SETTLED):
-                shown.streaming, shown.plain = False, ""
+                shown.streaming, shown.html = False, ""
                 self._settle(shown)
             shown.row = row
         for shown in self._finished:
@@ -352,7 +351,7 @@ class Hub:
         size = shown.size if shown.added is not None else 0
         shown.size = size + _units(text if shown.added is None else shown.added[1])
         shown.streaming = streaming
-        shown.rendered, shown.html, shown.plain = None if texts(row) else (), "", ""
+        shown.rendered, shown.html, shown.bare = None if texts(row) else (), "", ""
         if seen and not streaming:
             self._settle(shown)
 

@@ -43,7 +43,7 @@ class Renderer:
             return None
         async with self._one_at_a_time:
             try:
-                return [await asyncio.wait_for(self._asked(text, breaks), self._deadline) for text in texts]
+                return [await self._asked(text, breaks) for text in texts]
             except (OSError, EOFError, TimeoutError):
                 await self._stop()
                 return None
@@ -61,9 +61,10 @@ class Renderer:
         process = await self._started()
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(msgspec.json.encode((text, breaks)) + b"\n")
-        await process.stdin.drain()
-        line = await process.stdout.readline()
+        async with asyncio.timeout(self._deadline):
+            process.stdin.write(msgspec.json.encode((text, breaks)) + b"\n")
+            await process.stdin.drain()
+            line = await process.stdout.readline()
         if not line:
             raise EOFError
         return msgspec.json.decode(line, type=str)

@@ -137,7 +137,8 @@
       return;
     }
     const known = version !== "" && version === held.dataset.version;
-    if (known && (fresh.classList.contains("plain") || !held.classList.contains("plain"))) return;
+    const better = ["plain", "bare"].some((lack) => held.classList.contains(lack) && !fresh.classList.contains(lack));
+    if (known && !better) return;
     const streamed = held.dataset.version === "" && version !== "";
     keepingPlace(held, fresh, () => {
       held.className = `${fresh.className}${held.classList.contains("linked") ? " linked" : ""}`;
