@@ -303,6 +303,7 @@ def test_a_link_to_a_message_leads_to_it_whatever_its_id(site: Site, pages: Page
         far = [whole(f"m{number}", text("words " * 200)) for number in range(60)]
         site.session(*far[:30], whole(id, text("here")), *far[30:], name=f"{site.name} {id}")
         page.goto(site.at(f"{site.name} {id}"))
+        rows(page).nth(30).scroll_into_view_if_needed()  # what is far away has no link yet
         rows(page).nth(30).locator(".permalink").evaluate("(link) => link.click()")
         expect(rows(page).nth(30)).to_be_focused()
         other.goto(page.url)

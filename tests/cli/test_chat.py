@@ -28,6 +28,11 @@ def remarks(errors: str) -> list[str]:
     return [line.removeprefix("twofold chat: ") for line in errors.splitlines() if line.startswith("twofold chat: ")]
 
 
+def heeding_interrupts() -> None:
+    """Let a program heed SIGINT that is started by one that does not: tests may run in the background."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class TestOnPipes:
     @pytest.mark.parametrize("version", ["auto", "1", "2"])
     def test_each_line_is_a_prompt_and_each_answer_a_line(self, version: str) -> None:
@@ -55,6 +60,7 @@ class TestOnPipes:
             stderr=subprocess.PIPE,
             cwd=ROOT,
             env=ENVIRONMENT,
+            preexec_fn=heeding_interrupts,
         )
         assert process.stdin is not None
         assert process.stdout is not None

@@ -8,6 +8,8 @@ import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
+
 from tests.journal.stored import Session, chunk, text, whole
 from twofold.fold import Change
 from twofold.journal import Following, Journal
@@ -80,5 +82,31 @@ def test_damage_is_a_gap_and_not_the_end(tmp_path: Path) -> None:
             loaded = Following(journal, "s")
             await loaded.load()
             assert (loaded.gaps, loaded.position, len(loaded.transcript.messages)) == (((2, 2),), 5, 4)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("steps", range(8))
+def test_who_is_cancelled_while_something_comes_ends(steps: int) -> None:
+    async def main() -> None:
+        journal = MemoryJournal()
+        session = Session(journal)
+        session.append(chunk("m", "a"))
+
+        async def follow() -> None:
+            async for _change in Following(journal, "s"):
+                waiting.set()
+
+        waiting = asyncio.Event()
+        task = asyncio.create_task(follow())
+        async with asyncio.timeout(DEADLINE):
+            await waiting.wait()
+            await asyncio.sleep(0.01)  # until it waits for more
+            session.append(chunk("m", "b"))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait({task})
+        assert task.cancelled()
 
     asyncio.run(main())

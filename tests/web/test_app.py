@@ -142,6 +142,7 @@ def test_only_our_own_names_are_answered_to(host: str, status: int) -> None:
         ("box.lan:8000", 200),
         ("example.com", 421),
         ("1.2.3.4.example.com", 421),
+        ("*", 421),
     ],
 )
 def test_who_serves_everywhere_is_called_by_any_address_but_not_by_any_name(host: str, status: int) -> None:
@@ -166,6 +167,8 @@ def test_who_serves_everywhere_is_called_by_any_address_but_not_by_any_name(host
         ({"sec_fetch_site": "cross-site", "sec_fetch_mode": "no-cors"}, 403),
         ({"sec_fetch_site": "cross-site", "sec_fetch_mode": "cors"}, 403),
         ({"sec_fetch_site": "cross-site"}, 403),
+        ({"sec_fetch_site": "same-site", "sec_fetch_mode": "navigate"}, 200),
+        ({"sec_fetch_site": "same-site", "sec_fetch_mode": "no-cors"}, 403),
     ],
 )
 def test_pages_of_other_sites_are_not_answered(headers: dict[str, str], status: int) -> None:

@@ -27,6 +27,7 @@ _HEADERS: Final = (
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 _KEPT: Final = 30 * 24 * 3600
+_FOREIGN: Final = ("cross-site", "same-site")  # another port of the same host is the same site
 
 
 class Guard:
@@ -39,7 +40,8 @@ class Guard:
     def __init__(self, app: ASGIApp, *, token: str | None, hosts: Collection[str]) -> None:
         self._app = app
         self._token = token
-        self._hosts = frozenset(host.lower() for host in hosts)
+        self._hosts = frozenset(host.lower() for host in hosts if host != "*")
+        self._any_address = "*" in hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -64,7 +66,7 @@ class Guard:
             return PlainTextResponse("This name does not belong to this server.\n", 421)
         origin = request.headers.get("origin")
         site, mode = request.headers.get("sec-fetch-site"), request.headers.get("sec-fetch-mode")
-        if (origin is not None and origin.partition("://")[2] != host) or (site == "cross-site" and mode != "navigate"):
+        if (origin is not None and origin.partition("://")[2] != host) or (site in _FOREIGN and mode != "navigate"):
             return PlainTextResponse("Requests of other sites are not answered.\n", 403)
         if request.method not in ("GET", "HEAD"):
             return PlainTextResponse("This page is for reading.\n", 405, {"allow": "GET, HEAD"})
@@ -86,7 +88,7 @@ class Guard:
     def _is_ours(self, name: str) -> bool:
         if name in self._hosts:
             return True
-        if "*" not in self._hosts:
+        if not self._any_address:
             return False
         try:
             ipaddress.ip_address(name)
