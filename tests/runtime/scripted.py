@@ -75,6 +75,11 @@ def twofold_program(code: str, *words: str) -> Sequence[str]:
     return [sys.executable, "-X", "dev", "-W", "error", "-c", dedent(code), *words]
 
 
+def complaints(errors: bytes) -> bytes:
+    """Give what a program said on standard error, but for asyncio's remarks on a machine that is slow just now."""
+    return b"".join(line for line in errors.splitlines(keepends=True) if not line.startswith(b"Executing <"))
+
+
 AGENT: Final = """
 import json, os, signal, sys
 out = sys.stdout.buffer

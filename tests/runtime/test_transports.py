@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.scripted import DEADLINE, MIB, python, run, turns, twofold_program
+from tests.runtime.scripted import DEADLINE, MIB, complaints, python, run, turns, twofold_program
 from twofold.exceptions import ConnectionLost, LineTooLong
 from twofold.runtime import ProcessTransport, Transport, memory_pair
 
@@ -464,7 +464,7 @@ def shout(**streams: Any) -> subprocess.CompletedProcess[bytes]:
 def test_standard_input_and_output_carry_lines_and_what_is_printed_goes_to_standard_error() -> None:
     done = shout(input=b"one\ntwo\r\nthree", stdout=subprocess.PIPE)
     assert done.stdout == b"ONE\nTWO\nTHREE\n"
-    assert done.stderr.decode().splitlines() == ["hello", "heard b'one'", "heard b'two'", "heard b'three'"]
+    assert complaints(done.stderr).decode().splitlines() == ["hello", "heard b'one'", "heard b'two'", "heard b'three'"]
 
 
 def test_standard_input_and_output_may_be_files(tmp_path: Path) -> None:
@@ -472,19 +472,19 @@ def test_standard_input_and_output_may_be_files(tmp_path: Path) -> None:
     with (tmp_path / "in").open("rb") as stdin, (tmp_path / "out").open("wb") as stdout:
         done = shout(stdin=stdin, stdout=stdout)
     assert (tmp_path / "out").read_bytes() == b"ONE\n" + b"X" * 3 * MIB + b"\nTHREE\n"
-    assert done.stderr.decode().splitlines()[-1] == "heard b'three'"
+    assert complaints(done.stderr).decode().splitlines()[-1] == "heard b'three'"
 
 
 def test_standard_input_and_output_may_be_nothing() -> None:
     done = shout(stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    assert done.stderr == b"hello\n"
+    assert complaints(done.stderr) == b"hello\n"
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no device that is always full")
 def test_a_standard_output_without_room_is_a_lost_connection() -> None:
     with open("/dev/full", "wb") as full:
         done = shout(input=b"one\n", stdout=full)
-    assert done.stderr.decode().splitlines()[-1] == "lost: the other side takes nothing more"
+    assert complaints(done.stderr).decode().splitlines()[-1] == "lost: the other side takes nothing more"
 
 
 @posix
