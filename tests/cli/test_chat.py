@@ -284,7 +284,7 @@ class TestOnATerminal:
             place = chat.screen.lines.index("● It leaves at two.")
             chat.idle()
             chat.enter("correct It leaves at one.")
-            chat.until("● It leaves at one.")
+            chat.until("· corrected")  # drawn after the answer
             assert chat.screen.lines[place : place + 2] == ["● It leaves at one.", "· corrected"]
             chat.idle()
             chat.enter("draft Or later.")
