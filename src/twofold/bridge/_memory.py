@@ -11,14 +11,15 @@ another id towards the client: two sessions stay two.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias, TypeVar
 
 from msgspec import Raw, Struct, UnsetType
 
 from twofold.bridge._lines import Own
-from twofold.bridge._record import Recorder
+from twofold.bridge._passing import UPDATE, frame_of, refusal
+from twofold.bridge._record import Recorder, setups
 from twofold.convert import Downgrader, Policy
 from twofold.exceptions import TwofoldError
 from twofold.fold import LOSS, SETUP, replay
@@ -33,11 +34,11 @@ from twofold.jsonrpc import (
     dumps,
     encode,
     loads,
-    parse,
 )
 from twofold.jsonrpc._json import cut
+from twofold.runtime._connection import session_not_found
 from twofold.runtime._json import objects, part
-from twofold.runtime._side import update_line
+from twofold.runtime._side import update_line, v1_update_line
 from twofold.runtime._v1_agent import NOTICE
 from twofold.wire import is_object, v1, v2
 
@@ -66,8 +67,6 @@ _REPORTS: Final = frozenset(
     }
 )
 """Kinds of updates in a replay that the journal's record does not stand for."""
-
-_UPDATE: Final = b'{"jsonrpc":"2.0","method":"session/update"'
 
 T = TypeVar("T")
 
@@ -197,7 +196,7 @@ class Memory:
     def to_client(self, line: bytes) -> Told | Awaitable[Told]:
         """Give what the client is to hear instead of a line."""
         naming = self._creating or self._opening
-        if line.startswith(_UPDATE) and not (naming or self._clients):
+        if line.startswith(UPDATE) and not (naming or self._clients):
             return (line,)
         frame = _parsed(line)
         if isinstance(frame, Response | ErrorResponse) and frame.id is not None:
@@ -358,9 +357,7 @@ class Memory:
             for update in updates
             for one in down.update(update).updates
         ]
-        return [
-            Own(b'{"jsonrpc":"2.0","method":"session/update","params":%b}\n' % v1.encode(one)) for one in notifications
-        ]
+        return [Own(v1_update_line(one) + b"\n") for one in notifications]
 
     def _listed(self, cwd: Any, start: int) -> dict[str, Any]:
         """Give one page of the list of sessions."""
@@ -370,7 +367,7 @@ class Memory:
             if len(listed) == LISTED:
                 return {"sessions": listed, "nextCursor": str(index)}
             session = infos[index].session
-            found = (setup["cwd"] for setup in self._setups(session) if isinstance(setup.get("cwd"), str))
+            found = (setup["cwd"] for setup in setups(self._journal, session) if isinstance(setup.get("cwd"), str))
             where = next(found, None)
             if where is None or cwd not in (None, where):
                 continue
@@ -386,17 +383,10 @@ class Memory:
     def _behind(self, session: str) -> str | None:
         """Give the agent's own id for a session, if it had another one in an earlier run."""
         behind: str | None = None
-        for setup in self._setups(session):
+        for setup in setups(self._journal, session):
             held = setup.get("agentSessionId")
             behind = held if isinstance(held, str) else behind
         return behind
-
-    def _setups(self, session: str) -> Iterator[Mapping[str, Any]]:
-        for record in self._journal.read(session):
-            if record.origin == "operator" and SETUP.encode() in record.raw:
-                update = v2.decode_update(record.raw)
-                if isinstance(update, v2.OtherUpdate) and update.kind == SETUP:
-                    yield update.fields
 
     def _set_up(self, session: str, behind: str, cwd: Any, *, anew: bool = False) -> None:
         setup: dict[str, Any] = {"cwd": cwd} if isinstance(cwd, str) else {}
@@ -418,10 +408,7 @@ class Memory:
 
 
 def _parsed(line: bytes) -> Frame | None:
-    try:
-        frame = parse(line)
-    except TwofoldError:
-        return None
+    frame = frame_of(line)
     return None if isinstance(frame, Batch) else frame
 
 
@@ -429,9 +416,8 @@ def _own(frame: Frame) -> Own:
     return Own(encode(frame) + b"\n")
 
 
-def _not_found(id: Id, session: str | None) -> Own:
-    error = {"code": -32002, "message": "Session not found", "data": {"sessionId": session}}
-    return _own(ErrorResponse(id, -32002, "Session not found", Raw(dumps(error))))
+def _not_found(id: Id, session: str) -> Own:
+    return Own(refusal(id, session_not_found(session)) + b"\n")
 
 
 def _params(call: Request | Notification) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from twofold.jsonrpc import Batch, ErrorResponse, Frame, Id, Request, Response, 
 from twofold.runtime import StreamTransport
 from twofold.runtime._connection import wire_error
 
-__all__ = ["Passing", "frame_of", "refusal"]
+__all__ = ["UPDATE", "Passing", "frame_of", "refusal"]
 
-_UPDATE: Final = (b'{"jsonrpc":"2.0","method":"session/update"', b'{"jsonrpc": "2.0", "method": "session/update"')
+UPDATE: Final = (b'{"jsonrpc":"2.0","method":"session/update"', b'{"jsonrpc": "2.0", "method": "session/update"')
 """How nearly all lines of an agent begin: those are no request and no answer."""
 
 
@@ -58,7 +58,7 @@ class Passing:
         """Pass on what the agent says, to its end. Raises :class:`ConnectionLost` when the client does not take it."""
         while pieces := await self._agent.pieces():
             for piece in pieces:
-                if not piece.startswith(_UPDATE):
+                if not piece.startswith(UPDATE):
                     self._from_agent(piece)
             self._cut = not pieces[-1].endswith(b"\n")
             self._client.send_raw(b"".join(pieces))

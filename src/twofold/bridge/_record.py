@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
 
 from twofold.capture.importing import Importer
 from twofold.exceptions import TwofoldError
-from twofold.fold import Revision
+from twofold.fold import SETUP, Revision
 from twofold.journal import Journal
 from twofold.wire import v2
 
-__all__ = ["Recorder", "Sender"]
+__all__ = ["Recorder", "Sender", "setups"]
 
 Sender: TypeAlias = Literal["c2a", "a2c"]
 
@@ -26,6 +26,15 @@ _TOGETHER: Final = 512
 
 _WAITING: Final = 8 * 1024 * 1024
 """Bytes that may wait to be stored; then the bridge reads no further."""
+
+
+def setups(journal: Journal, session: str) -> Iterator[Mapping[str, Any]]:
+    """Give what a bridge recorded of where a session works: the session itself may lack it, after a replay."""
+    for record in journal.read(session):
+        if record.origin == "operator" and SETUP.encode() in record.raw:
+            update = v2.decode_update(record.raw)
+            if isinstance(update, v2.OtherUpdate) and update.kind == SETUP:
+                yield update.fields
 
 
 class _Own(Struct):

@@ -13,7 +13,7 @@ from twofold.convert._loss import Loss
 from twofold.convert._notes import Notes
 from twofold.convert._reports import available_commands, config_options, plan
 from twofold.exceptions import Unrepresentable
-from twofold.fold import Part, block_of, part_of
+from twofold.fold import Part, ToolCall, block_of, part_of
 from twofold.wire import same, v1, v2
 
 __all__ = ["CORRECTED", "SUPERSEDES", "WITHDRAWN", "Downgraded", "Downgrader", "Policy", "downgrade"]
@@ -183,6 +183,10 @@ class Downgrader:
         """Send what waits and report what was never shown: the session's stream has ended."""
         flushed = self.flush()
         return Downgraded(flushed.updates, (*flushed.losses, *self._tools.unshown()))
+
+    def tool_call(self, tool_call_id: str) -> ToolCall | None:
+        """Give a tool call as it was said in v2, ``None`` when none of that id was."""
+        return self._tools.held(tool_call_id)
 
     def v1_id(self, update: v2.ContentChunk | v2.MessageUpdate) -> str | None:
         """Give the v1 ``messageId`` that stands for the message of ``update`` now, ``None`` when none was sent."""

@@ -56,6 +56,10 @@ class ToolCalls:
         """How much a flush would send: characters of content, and bytes of terminals."""
         return sum(self._size(self._call(tool_call_id)) for tool_call_id in self._waiting)
 
+    def held(self, tool_call_id: str) -> ToolCall | None:
+        """Give a tool call as v2 has it."""
+        return self._held.tool_call(tool_call_id)
+
     def assume_known(self, update: v2.ToolCallUpdate, notes: Notes) -> None:
         """Take a tool call for created, with every field held: what an update by itself must reckon with."""
         for name, wire_name in {**_SCALARS, "kind": "kind", "status": "status"}.items():

@@ -22,7 +22,7 @@ from twofold.exceptions import ConnectionLost, Malformed, RequestError, TwofoldE
 from twofold.fold import SETUP, Transcript
 from twofold.journal import AsyncJournal, Journal, open_journal
 from twofold.jsonrpc import CANCELLED, dumps, loads
-from twofold.runtime._connection import Connection, method_not_found
+from twofold.runtime._connection import Connection, log_failure, method_not_found, session_not_found
 from twofold.runtime._handles import new_id
 from twofold.runtime._json import part
 from twofold.runtime._process import own_stdio
@@ -233,7 +233,7 @@ class Agent:
                 try:
                     await self._close(session_id)
                 except Exception as error:
-                    _log_failure("closing a session", error)
+                    log_failure("closing a session", error)
             try:
                 await self.stop()
             finally:
@@ -307,7 +307,7 @@ class Agent:
             journal = self._opened()
             loaded = await journal.load(request.session_id)
             if not loaded.position or _setup(loaded.transcript) is None:
-                raise _not_found(request.session_id)
+                raise session_not_found(request.session_id)
             session = Session(self, request.session_id, request.cwd)
             session.state = loaded.transcript
             session._writer = await journal.writer(request.session_id)
@@ -343,14 +343,14 @@ class Agent:
     def _find(self, session_id: str) -> Session:
         session = self._sessions.get(session_id)
         if session is None or session._closing:
-            raise _not_found(session_id)
+            raise session_not_found(session_id)
         return session
 
     def _turn_failed(self, session: Session, error: BaseException) -> None:
         try:
             self.failed(session, error)
         except Exception as problem:
-            _log_failure("telling of a failed turn", problem)
+            log_failure("telling of a failed turn", problem)
 
 
 class AgentConnection:
@@ -457,7 +457,7 @@ class AgentConnection:
         try:
             await self._agent.extension_notification(method, params)
         except Exception as error:
-            _log_failure(method, error)
+            log_failure(method, error)
 
     def update(self, params: v2.UpdateSessionNotification, line: bytes | None) -> None:
         """An agent is told of no updates."""
@@ -488,7 +488,7 @@ class AgentConnection:
                     call.respond(answer)
             except Exception as error:
                 if not isinstance(error, TwofoldError):
-                    _log_failure(call.method, error)
+                    log_failure(call.method, error)
                 call.fail(error)
 
         def served(task: asyncio.Task[None]) -> None:
@@ -679,14 +679,3 @@ def _setup(state: Transcript) -> Mapping[str, Any] | None:
         if update.kind == SETUP and isinstance(update.fields.get("cwd"), str):
             return update.fields
     return None
-
-
-def _log_failure(what: str, error: Exception) -> None:
-    """Log where an exception came from, and not its text: that may quote anything (J-7)."""
-    log.error(
-        "%s failed with %s\n%s", what, type(error).__qualname__, "".join(traceback.format_tb(error.__traceback__))
-    )
-
-
-def _not_found(session_id: str) -> RequestError:
-    return RequestError(-32002, "Session not found", {"sessionId": session_id})

@@ -16,7 +16,7 @@ from twofold.exceptions import ConnectionLost, HandshakeFailed, Malformed, Reque
 from twofold.fold import Change, Reload, Revision, Transcript
 from twofold.jsonrpc import CANCELLED, DEFAULT_LIMIT, dumps, loads
 from twofold.runtime._agent import Agent
-from twofold.runtime._connection import Connection, method_not_found
+from twofold.runtime._connection import Connection, method_not_found, session_not_found
 from twofold.runtime._json import part
 from twofold.runtime._process import ProcessTransport
 from twofold.runtime._side import Call, Inbound, Remote, Side, ask
@@ -649,7 +649,7 @@ class Client:
         request = decode(v2.RequestPermissionRequest, call.params)
         session = self._sessions.get(request.session_id)
         if session is None:
-            raise RequestError(-32002, "Session not found", {"sessionId": request.session_id})
+            raise session_not_found(request.session_id)
         if isinstance(request.subject, v2.ToolCallPermissionSubject):  # applied before the user is asked
             session._apply(request.subject.update())
         asked = PermissionRequest(session, request, call)
@@ -699,7 +699,7 @@ class Client:
             if isinstance(error, TwofoldError):
                 self._fault(error)
             else:
-                log.error("a handler failed with %s", type(error).__qualname__, exc_info=None)
+                log.error("a handler failed with %s", type(error).__qualname__)
 
     def _fault(self, error: TwofoldError) -> None:
         if self._on_fault is not None:

@@ -20,13 +20,23 @@ from twofold.jsonrpc import CANCELLED, Answer, Event, Fault, Id, Notification, P
 from twofold.runtime._transport import Transport
 from twofold.wire import Codec, Model, Skipped, to_json
 
-__all__ = ["Connection", "Handler", "Incoming", "method_not_found", "wire_error"]
+__all__ = [
+    "Connection",
+    "Handler",
+    "Incoming",
+    "Then",
+    "log_failure",
+    "method_not_found",
+    "session_not_found",
+    "wire_error",
+]
 
 log: Final = logging.getLogger("twofold.runtime")
 
 T = TypeVar("T")
 
 Then: TypeAlias = Callable[[Raw | None, TwofoldError | None], object]
+"""What is called with the answer to a request, in its place in the order received: a result, or an error."""
 
 _TURN: Final = 256
 """Lines looked at before others have a turn."""
@@ -76,11 +86,11 @@ class Handler(Protocol):
         """What reads ``session/update`` for :meth:`update`; ``None``: updates are notifications like others."""
         ...
 
-    def update(self, params: Any, line: bytes | None) -> Awaitable[object] | None:
+    def update(self, params: Any, line: bytes | None, /) -> Awaitable[object] | None:
         """Take the params of a ``session/update``, and its line if it was one of its own."""
         ...
 
-    def notification(self, method: str, params: Raw | UnsetType) -> Awaitable[object] | None:
+    def notification(self, method: str, params: Raw | UnsetType, /) -> Awaitable[object] | None:
         """Take any other notification."""
         ...
 
@@ -345,19 +355,17 @@ class Connection:
             self._failed("what came", error)
 
     def _failed(self, what: str, error: Exception) -> None:
-        """Tell of an error of ours; of others log where they came from, and not their text: that may quote anything."""
+        """Tell of an error of ours; of others log where they came from."""
         if isinstance(error, TwofoldError):
             self._fault(error)
         else:
-            frames = "".join(traceback.format_tb(error.__traceback__))
-            log.error("handling %s failed with %s\n%s", what, type(error).__qualname__, frames)
+            log_failure(f"handling {what}", error)
 
     def _fault(self, error: TwofoldError) -> None:
         try:
             self.handler.fault(error)
         except Exception as problem:
-            frames = "".join(traceback.format_tb(problem.__traceback__))
-            log.error("handling a fault failed with %s\n%s", type(problem).__qualname__, frames)
+            log_failure("handling a fault", problem)
 
     def _answer(self, id: Id, result: bytes) -> None:
         self._settle(id, self._peer.answer(id, result))
@@ -381,6 +389,17 @@ def _text(params: Any) -> bytes | None:
     if isinstance(params, Raw):
         return bytes(params)
     return None if params is None or params is UNSET else dumps(to_json(params))
+
+
+def log_failure(what: str, error: BaseException) -> None:
+    """Log where an exception came from, and not its text: that may quote anything (J-7)."""
+    frames = "".join(traceback.format_tb(error.__traceback__))
+    log.error("%s failed with %s\n%s", what, type(error).__qualname__, frames)
+
+
+def session_not_found(session_id: str) -> RequestError:
+    """Give the error for a session that is not known here."""
+    return RequestError(-32002, "Session not found", {"sessionId": session_id})
 
 
 def method_not_found(method: str) -> RequestError:

@@ -442,7 +442,7 @@ class Session:
         for option in self.state.config_options:
             match option:
                 case v2.SessionConfigSelect() if option.config_id == config_id:
-                    if type_ != "id" or not isinstance(value, str) or value not in _values(option):
+                    if type_ != "id" or not isinstance(value, str) or value not in [one.value for one in option.values]:
                         raise Malformed("$.params.value", expected="a value that was offered", found="another one")
                     return replace(option, current_value=value)
                 case v2.SessionConfigBoolean() if option.config_id == config_id:
@@ -452,16 +452,6 @@ class Session:
                 case _:
                     continue
         raise Malformed("$.params.configId", expected="an option that was offered", found="another one")
-
-
-def _values(option: v2.SessionConfigSelect) -> set[str]:
-    values: set[str] = set()
-    for one in option.options:
-        if isinstance(one, v2.SessionConfigSelectGroup):
-            values |= {inner.value for inner in one.options}
-        else:
-            values.add(one.value)
-    return values
 
 
 def _chosen(outcome: Any, options: Sequence[v2.PermissionOption]) -> v2.PermissionOption | None:

@@ -6,19 +6,16 @@ An agent and a client each see the other as a :class:`Side`. What a side is aske
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 from msgspec import UNSET, Raw, UnsetType
 
 from twofold.exceptions import ConnectionLost, RequestError, TwofoldError
 from twofold.jsonrpc import Id, dumps, loads
-from twofold.runtime._connection import Connection, Incoming, wire_error
-from twofold.wire import Codec, Model, to_json, v2
+from twofold.runtime._connection import Connection, Incoming, Then, wire_error
+from twofold.wire import Codec, Model, to_json, v1, v2
 
-__all__ = ["Call", "Inbound", "Remote", "Side", "Then", "as_error", "ask", "update_line"]
-
-Then: TypeAlias = Callable[[Raw | None, TwofoldError | None], object]
-"""What is called with the answer to a request, in its place in the order received: a result, or an error."""
+__all__ = ["Call", "Heard", "Inbound", "Remote", "Side", "as_error", "ask", "update_line", "v1_update_line"]
 
 
 class Call:
@@ -69,6 +66,13 @@ class Call:
         if not self.settled:
             self.settled = True
             self._then(None, as_error(error))
+
+    def settle(self, result: Raw | None, error: TwofoldError | None) -> None:
+        """Settle it with the answer to another request: what is asked in its place."""
+        if error is not None:
+            self.fail(error)
+        else:
+            self.respond(result)
 
     def withdraw(self) -> None:
         """Say that whoever asked does not want the answer any more."""
@@ -122,6 +126,11 @@ def update_line(session_id: str, raw: bytes) -> bytes:
     )
 
 
+def v1_update_line(params: v1.SessionNotification) -> bytes:
+    """Give the message that carries an update of v1."""
+    return b'{"jsonrpc":"2.0","method":"session/update","params":%b}' % v1.encode(params)
+
+
 class Remote:
     """A side at the other end of a connection that speaks v2."""
 
@@ -131,17 +140,11 @@ class Remote:
     def request(self, call: Call) -> None:
         """Send the request; its answer settles the call."""
 
-        def then(result: Raw | None, error: TwofoldError | None) -> None:
-            if error is not None:
-                call.fail(error)
-            else:
-                call.respond(result)
-
         def withdrawn() -> None:
             if id_ is not None:
                 self._connection.withdraw(id_)
 
-        id_ = self._connection.send_request(call.method, call.params, then)
+        id_ = self._connection.send_request(call.method, call.params, call.settle)
         call.id = id_
         call.on_withdrawn = withdrawn
 
@@ -159,38 +162,54 @@ class Remote:
         await self._connection.drain()
 
 
-class Inbound:
-    """Tells a side what comes over a connection that speaks v2."""
+class Heard:
+    """Tells what comes over a connection, each kind to a function; requests come as calls."""
 
-    codec: Codec[Any, Any] | None = v2.CODEC
-    """What reads updates: v2's."""
+    def __init__(
+        self,
+        codec: Codec[Any, Any] | None,
+        *,
+        update: Callable[[Any, bytes | None], Awaitable[object] | None],
+        notification: Callable[[str, Raw | UnsetType], None],
+        request: Callable[[Call], object],
+        fault: Callable[[TwofoldError], object],
+        ended: Callable[[ConnectionLost], object],
+    ) -> None:
+        self.codec = codec
+        self.update = update
+        self.notification = notification
+        self._request = request
+        self._fault = fault
+        self._ended = ended
+
+    def request(self, incoming: Incoming) -> None:
+        """Pass a request on."""
+        self._request(Call.of(incoming))
+
+    def fault(self, error: TwofoldError) -> None:
+        """Tell of a fault."""
+        self._fault(error)
+
+    def ended(self, error: ConnectionLost) -> None:
+        """Tell of the end."""
+        self._ended(error)
+
+
+class Inbound(Heard):
+    """Tells a side what comes over a connection that speaks v2."""
 
     def __init__(
         self,
         side: Side,
         *,
         ended: Callable[[ConnectionLost], object],
-        fault: Callable[[TwofoldError], object] | None = None,
+        fault: Callable[[TwofoldError], object],
     ) -> None:
-        self.update = side.update
-        self._side = side
-        self._ended = ended
-        self._fault = fault
-
-    def notification(self, method: str, params: Raw | UnsetType) -> Awaitable[object] | None:
-        """Pass a notification on."""
-        self._side.notify(method, {} if params is UNSET else params)
-        return None
-
-    def request(self, incoming: Incoming) -> None:
-        """Pass a request on."""
-        self._side.request(Call.of(incoming))
-
-    def fault(self, error: TwofoldError) -> None:
-        """Tell of a fault."""
-        if self._fault is not None:
-            self._fault(error)
-
-    def ended(self, error: ConnectionLost) -> None:
-        """Tell of the end."""
-        self._ended(error)
+        super().__init__(
+            v2.CODEC,
+            update=side.update,
+            notification=lambda method, params: side.notify(method, {} if params is UNSET else params),
+            request=side.request,
+            fault=fault,
+            ended=ended,
+        )

@@ -30,10 +30,10 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from twofold.convert import Loss, Upgrader
 from twofold.exceptions import ConnectionLost, Malformed, RequestError, TwofoldError
 from twofold.jsonrpc import CANCELLED, dumps, loads
-from twofold.runtime._connection import Connection, Handler, Incoming, method_not_found, wire_error
+from twofold.runtime._connection import Connection, Handler, method_not_found, session_not_found, wire_error
 from twofold.runtime._json import objects, part
-from twofold.runtime._side import Call, Remote, Side, ask
-from twofold.wire import Codec, decode, is_object, to_json, v1, v2
+from twofold.runtime._side import Call, Heard, Remote, Side, ask
+from twofold.wire import decode, is_object, to_json, v1, v2
 
 __all__ = ["MODE", "NOTICE", "V1Agent"]
 
@@ -109,7 +109,14 @@ class V1Agent:
         fault: Callable[[TwofoldError], object],
         ended: Callable[[ConnectionLost], object],
     ) -> None:
-        self.handler: Handler = _Heard(self, fault, ended)
+        self.handler: Handler = Heard(
+            v1.CODEC,
+            update=lambda params, _line: self.heard(params),
+            notification=self.told,
+            request=self.asked,
+            fault=fault,
+            ended=ended,
+        )
         self._connection = connection
         self._remote = Remote(connection)
         self._client = client
@@ -186,10 +193,8 @@ class V1Agent:
     ) -> None:
         def then(result: Raw | None, error: TwofoldError | None) -> None:
             try:
-                if error is not None:
-                    call.fail(error)
-                elif translate is None:
-                    call.respond(result)
+                if error is not None or translate is None:
+                    call.settle(result, error)
                 else:
                     members = None if result is None else loads(bytes(result))
                     call.respond(translate(members if is_object(members) else {}))
@@ -272,7 +277,7 @@ class V1Agent:
         request = decode(v2.PromptRequest, call.params)
         session = self._sessions.get(request.session_id)
         if session is None:
-            raise RequestError(-32002, "Session not found", {"sessionId": request.session_id})
+            raise session_not_found(request.session_id)
         prompt = _Prompt(call, call.json(), request.prompt)
         session.prompts.append(prompt)
 
@@ -444,7 +449,7 @@ class V1Agent:
             self._client.notify(method, {} if isinstance(params, UnsetType) else params)
 
     def _pass(self, call: Call) -> None:
-        asked = Call(call.method, call.params, _settling(call))
+        asked = Call(call.method, call.params, call.settle)
         call.on_withdrawn = asked.withdraw
         ask(self._client, asked)
 
@@ -457,7 +462,7 @@ class V1Agent:
             raise Malformed("$.params.toolCall", expected="an object", found="something else")
         session = self._sessions.get(session_id)
         if session is None:
-            raise RequestError(-32002, "Session not found", {"sessionId": session_id})
+            raise session_not_found(session_id)
         session.up.permission_requested()
         update = v1.read_update({**tool_call, "sessionUpdate": "tool_call_update"}, path="$.params.toolCall")
         subject: dict[str, Any] = {}
@@ -480,10 +485,7 @@ class V1Agent:
             session.asking.remove(pair)
             if not session.asking and session.running is not None and not call.settled:
                 self._tell(session_id, v2.StateUpdate(state="running"))
-            if error is not None:
-                call.fail(error)
-            else:
-                call.respond(result)
+            call.settle(result, error)
 
         ours = Call(call.method, request, then)
         pair = (call, ours)
@@ -494,52 +496,12 @@ class V1Agent:
         ask(self._client, ours)
 
 
-class _Heard:
-    """Tells a :class:`V1Agent` what comes over its connection."""
-
-    codec: Codec[Any, Any] | None = v1.CODEC
-
-    def __init__(
-        self,
-        agent: V1Agent,
-        fault: Callable[[TwofoldError], object],
-        ended: Callable[[ConnectionLost], object],
-    ) -> None:
-        self._agent = agent
-        self._fault = fault
-        self._ended = ended
-
-    def update(self, params: Any, line: bytes | None) -> Awaitable[object] | None:  # noqa: ARG002 - said anew
-        """Pass an update on."""
-        return self._agent.heard(params)
-
-    def notification(self, method: str, params: Raw | UnsetType) -> None:
-        """Pass a notification on."""
-        self._agent.told(method, params)
-
-    def request(self, incoming: Incoming) -> None:
-        """Pass a request on."""
-        self._agent.asked(Call.of(incoming))
-
-    def fault(self, error: TwofoldError) -> None:
-        """Tell of a fault."""
-        self._fault(error)
-
-    def ended(self, error: ConnectionLost) -> None:
-        """Tell of the end."""
-        self._ended(error)
-
-
 def _stop_reason(result: Raw | None) -> str:
     match None if result is None else loads(bytes(result)):
         case {"stopReason": str(reason)}:
             return reason
         case _:
             return "end_turn"
-
-
-def _settling(call: Call) -> Callable[[Raw | None, TwofoldError | None], object]:
-    return lambda result, error: call.fail(error) if error is not None else call.respond(result)
 
 
 def _setup(value: Any) -> dict[str, Any]:

@@ -29,11 +29,11 @@ from msgspec import UNSET, Raw, UnsetType
 from twofold.convert import Downgraded, Downgrader, Loss, Policy
 from twofold.exceptions import ConnectionLost, Malformed, RequestError, TwofoldError
 from twofold.jsonrpc import loads
-from twofold.runtime._connection import Connection, Handler, Incoming, method_not_found
+from twofold.runtime._connection import Connection, Handler, method_not_found
 from twofold.runtime._json import part
-from twofold.runtime._side import Call, Remote, Side, ask
+from twofold.runtime._side import Call, Heard, Remote, Side, ask, v1_update_line
 from twofold.runtime._turns import Turns
-from twofold.wire import Codec, decode, is_array, is_object, to_json, v1, v2
+from twofold.wire import decode, is_array, is_object, to_json, v1, v2
 
 __all__ = ["V1Client", "v1_prompt_answer"]
 
@@ -112,7 +112,15 @@ class V1Client:
         fault: Callable[[TwofoldError], object],
         ended: Callable[[ConnectionLost], object],
     ) -> None:
-        self.handler: Handler = _Heard(self, fault, ended)
+        self.handler: Handler = Heard(
+            None,
+            update=lambda _params, _line: None,  # a client sends no updates
+            notification=self.told,
+            request=self.heard,
+            fault=fault,
+            ended=self._closed,
+        )
+        self._ended = ended
         self._connection = connection
         self._remote = Remote(connection)
         self._agent = agent
@@ -178,11 +186,12 @@ class V1Client:
             sent.call.fail(error)
         return True
 
-    def close(self) -> None:
+    def _closed(self, error: ConnectionLost) -> None:
         """Stop waiting for a better time to send: there is nobody to send to."""
         for view in self._views.values():
             if view.flush is not None:
                 view.flush.cancel()
+        self._ended(error)
 
     def _ask(
         self,
@@ -199,10 +208,8 @@ class V1Client:
             try:
                 if isinstance(error, RequestError) and error.code == -32601:
                     call.fail(method_not_found(call.method))  # by the name that the client knows
-                elif error is not None:
-                    call.fail(error)
-                elif translate is None or result is None:
-                    call.respond(result)
+                elif error is not None or translate is None or result is None:
+                    call.settle(result, error)
                 else:
                     call.respond(translate(loads(bytes(result))))
             except Exception as problem:
@@ -244,7 +251,7 @@ class V1Client:
         if view.mode is not None:
             members["modes"] = {
                 "currentModeId": view.mode.current_value,
-                "availableModes": [{"id": one.value, "name": one.name} | _described(one) for one in _values(view.mode)],
+                "availableModes": [{"id": one.value, "name": one.name} | _described(one) for one in view.mode.values],
             }
         if is_object(result.get("_meta")):
             members["_meta"] = result["_meta"]
@@ -417,7 +424,7 @@ class V1Client:
     def _send(self, session_id: str, result: Downgraded, meta: dict[str, Any] | UnsetType | None = UNSET) -> None:
         for one in result.updates:
             params = v1.SessionNotification(session_id=session_id, update=one, meta=meta)
-            self._connection.send(b'{"jsonrpc":"2.0","method":"session/update","params":%b}' % v1.encode(params))
+            self._connection.send(v1_update_line(params))
 
     def _is_echo(self, view: _View, update: v2.SessionUpdate) -> bool:
         """Whether this reports a prompt of this very client: v1 clients show those by themselves.
@@ -498,7 +505,7 @@ class V1Client:
         params: dict[str, Any] = {"sessionId": session_id, "toolCall": tool_call, "options": options}
         if is_object(request.meta):
             params["_meta"] = request.meta
-        asked = Call(call.method, params, lambda result, error: call.fail(error) if error else call.respond(result))
+        asked = Call(call.method, params, call.settle)
         call.on_withdrawn = asked.withdraw
         self._remote.request(asked)
 
@@ -531,7 +538,7 @@ class V1Client:
         if "toolCallId" not in members:
             self._asked += 1
             members["toolCallId"] = f"permission-{self._asked}"
-        held = view.down._tools._held.tool_call(members["toolCallId"])
+        held = view.down.tool_call(members["toolCallId"])
         members["title"] = request.title
         if held is not None and held.title != request.title:
             lost.append(("$.title", "v1 has one title, the tool call's", "the tool call's title"))
@@ -543,42 +550,6 @@ class V1Client:
                 reason = "v1 has no description, but the tool call's content"
                 lost.append(("$.description", reason, "the tool call's content"))
         return members, (*losses, *(_permission_loss(members["toolCallId"], *one) for one in lost))
-
-
-class _Heard:
-    """Tells a :class:`V1Client` what comes over its connection."""
-
-    codec: Codec[Any, Any] | None = None
-
-    def __init__(
-        self,
-        client: V1Client,
-        fault: Callable[[TwofoldError], object],
-        ended: Callable[[ConnectionLost], object],
-    ) -> None:
-        self._client = client
-        self._fault = fault
-        self._ended = ended
-
-    def update(self, params: Any, line: bytes | None) -> None:
-        """A client sends no updates."""
-
-    def notification(self, method: str, params: Raw | UnsetType) -> None:
-        """Pass a notification on."""
-        self._client.told(method, params)
-
-    def request(self, incoming: Incoming) -> None:
-        """Pass a request on."""
-        self._client.heard(Call.of(incoming))
-
-    def fault(self, error: TwofoldError) -> None:
-        """Tell of a fault."""
-        self._fault(error)
-
-    def ended(self, error: ConnectionLost) -> None:
-        """Tell of the end."""
-        self._client.close()
-        self._ended(error)
 
 
 def _permission_loss(tool_call_id: str, path: str, reason: str, sent: str | None) -> Loss:
@@ -610,13 +581,6 @@ def _options_answer(result: dict[str, Any]) -> dict[str, Any]:
     for converted in Downgrader(policy=Policy.MARK).update(update).updates:
         options += to_json(converted)["configOptions"]
     return {"configOptions": options}
-
-
-def _values(option: v2.SessionConfigSelect) -> list[v2.SessionConfigSelectOption]:
-    values: list[v2.SessionConfigSelectOption] = []
-    for one in option.options:
-        values += one.options if isinstance(one, v2.SessionConfigSelectGroup) else [one]
-    return values
 
 
 def _described(option: v2.SessionConfigSelectOption) -> dict[str, Any]:

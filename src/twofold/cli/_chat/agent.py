@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec import Struct
 
 from twofold import __version__
+from twofold.bridge._record import setups
 from twofold.exceptions import RequestError, TwofoldError
-from twofold.fold import SETUP, Transcript
+from twofold.fold import Transcript
 from twofold.journal import Journal
 from twofold.plaintext import visible_line
 from twofold.runtime import StreamTransport
@@ -214,22 +215,13 @@ def _kept(journal: Journal) -> list[tuple[Listed, list[str]]]:
     for info in journal.sessions()[:_RECENT]:
         cwd = ""
         behind: list[str] = []
-        for fields in _setups(journal, info.session):
+        for fields in setups(journal, info.session):
             cwd = fields["cwd"] if isinstance(fields.get("cwd"), str) else cwd
             if isinstance(fields.get("agentSessionId"), str):
                 behind.append(fields["agentSessionId"])
         if cwd:
             kept.append((Listed(info.session, cwd, _title(journal.load(info.session).transcript)), behind))
     return kept
-
-
-def _setups(journal: Journal, session: str) -> Iterator[Mapping[str, Any]]:
-    """Give what is recorded of where a session works. A replay may have taken it out of what the session holds."""
-    for record in journal.read(session):
-        if record.origin == "operator" and SETUP.encode() in record.raw:
-            update = v2.decode_update(record.raw)
-            if isinstance(update, v2.OtherUpdate) and update.kind == SETUP:
-                yield update.fields
 
 
 def _title(transcript: Transcript) -> str:

@@ -121,7 +121,7 @@ async def _options(conversation: Conversation, window: Window, _words: str) -> N
 def _option(option: v2.SessionConfigOption) -> Iterator[str]:
     match option:
         case v2.SessionConfigSelect():
-            values = [visible_line(value.value) for value in _values(option)]
+            values = [visible_line(value.value) for value in option.values]
             yield f"{_name(option)} = {visible_line(option.current_value)}  ({', '.join(values)})"
         case v2.SessionConfigBoolean():
             yield f"{_name(option)} = {'on' if option.current_value else 'off'}  (on, off)"
@@ -132,14 +132,6 @@ def _option(option: v2.SessionConfigOption) -> Iterator[str]:
 def _name(option: v2.SessionConfigSelect | v2.SessionConfigBoolean) -> str:
     config_id, name = visible_line(option.config_id), visible_line(option.name)
     return config_id if name.casefold() == config_id.casefold() else f"{config_id}  {name}"
-
-
-def _values(option: v2.SessionConfigSelect) -> Iterator[v2.SessionConfigSelectOption]:
-    for one in option.options:
-        if isinstance(one, v2.SessionConfigSelectGroup):
-            yield from one.options
-        else:
-            yield one
 
 
 async def _set(conversation: Conversation, window: Window, words: str) -> None:
@@ -161,8 +153,8 @@ async def _set(conversation: Conversation, window: Window, words: str) -> None:
         case v2.SessionConfigBoolean():
             chosen = _BOOLEANS.get(value.casefold())
         case v2.SessionConfigSelect():
-            named = [one.value for one in _values(option) if one.name.casefold() == value.casefold()]
-            chosen = value if value in {one.value for one in _values(option)} else named[0] if len(named) == 1 else None
+            named = [one.value for one in option.values if one.name.casefold() == value.casefold()]
+            chosen = value if value in {one.value for one in option.values} else named[0] if len(named) == 1 else None
         case None:
             window.say(f"there is no option {visible_line(config_id)}: /options lists them", "ansiyellow")
             return

@@ -234,6 +234,14 @@ class SessionConfigSelect(_SessionConfigOption, frozen=True, kw_only=True, tag_f
     current_value: str
     options: SessionConfigSelectOptions
 
+    @property
+    def values(self) -> Sequence[SessionConfigSelectOption]:
+        """The values that it can take, those in groups too, in order."""
+        values: list[SessionConfigSelectOption] = []
+        for one in self.options:
+            values += one.options if isinstance(one, SessionConfigSelectGroup) else [one]
+        return values
+
 
 class SessionConfigBoolean(_SessionConfigOption, frozen=True, kw_only=True, tag_field="type", tag="boolean"):
     """An option that is on or off."""
