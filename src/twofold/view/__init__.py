@@ -4,7 +4,7 @@ from twofold.plaintext import plain_terminal, visible, visible_line
 from twofold.view._live import LiveText, wrapped
 from twofold.view._markdown import markdown
 from twofold.view._rows import LiveRows, Piece, Row, RowKind, row, rows
-from twofold.view._text import footer, heading, row_lines, text
+from twofold.view._text import footer, heading, row_lines, text, usage
 
 __all__ = [
     "LiveRows",
@@ -20,6 +20,7 @@ __all__ = [
     "row_lines",
     "rows",
     "text",
+    "usage",
     "visible",
     "visible_line",
     "wrapped",

@@ -11,7 +11,7 @@ from twofold.view._live import wrapped
 from twofold.view._rows import Row, rows
 from twofold.wire import v2
 
-__all__ = ["footer", "heading", "row_lines", "text"]
+__all__ = ["footer", "heading", "row_lines", "text", "usage"]
 
 _STYLES: Final = {
     "user": "1;36",
@@ -89,16 +89,20 @@ def footer(transcript: Transcript) -> str:
     if state is not None:
         reason = f" ({visible_line(state.stop_reason)})" if isinstance(state.stop_reason, str) else ""
         words.append(f"{visible_line(state.state)}{reason}")
-    usage = transcript.usage
-    if usage is not None:
-        words.append(f"{usage.used:,} of {usage.size:,} tokens")
-        if isinstance(usage.cost, v2.Cost):
-            amount = usage.cost.amount
-            shown = (
-                f"{amount:g}" if isinstance(amount, float) else str(amount)
-            )  # an integer may be too large for a float
-            words.append(f"{shown} {visible_line(usage.cost.currency)}")
-    return " · ".join(words)
+    return " · ".join(filter(None, [*words, usage(transcript)]))
+
+
+def usage(transcript: Transcript) -> str:
+    """Give what is known of the tokens and the cost of a session, in one line. Empty when nothing is."""
+    held = transcript.usage
+    if held is None:
+        return ""
+    words = f"{held.used:,} of {held.size:,} tokens"
+    if not isinstance(held.cost, v2.Cost):
+        return words
+    amount = held.cost.amount
+    shown = f"{amount:g}" if isinstance(amount, float) else str(amount)  # an integer may be too large for a float
+    return f"{words} · {shown} {visible_line(held.cost.currency)}"
 
 
 def _styled(words: str, style: str, colour: bool) -> str:

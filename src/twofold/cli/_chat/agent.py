@@ -19,12 +19,12 @@ from twofold.journal import Journal
 from twofold.plaintext import visible_line
 from twofold.runtime import StreamTransport
 from twofold.runtime.client import Client, ClientSession, PermissionRequest, Turn, connect
-from twofold.wire import is_object, v2
+from twofold.wire import is_object
 
 if TYPE_CHECKING:
     from twofold.bridge import Bridge
 
-__all__ = ["Line", "Listed", "Unusable", "Wanted", "failed", "reason", "usage"]
+__all__ = ["Line", "Listed", "Unusable", "Wanted", "failed", "reason"]
 
 START: Final = 60.0
 """Seconds until an agent that has said nothing counts as one that does not speak."""
@@ -255,16 +255,3 @@ def _said_with(words: str, message: str, data: Any) -> str:
     told: list[Any] = [data.get(name) for name in ("details", "reason", "message")] if is_object(data) else [data]
     own = [one for one in (message, *told) if isinstance(one, str) and one and one.lower() not in _PLAIN]
     return visible_line(": ".join(dict.fromkeys([words, *own])))
-
-
-def usage(transcript: Transcript) -> str:
-    """Say what is known of the tokens and the cost of a session; nothing when nothing is."""
-    held = transcript.usage
-    if held is None:
-        return ""
-    words = f"{held.used:,} of {held.size:,} tokens"
-    if not isinstance(held.cost, v2.Cost):
-        return words
-    amount = held.cost.amount
-    shown = f"{amount:g}" if isinstance(amount, float) else str(amount)
-    return f"{words} · {shown} {visible_line(held.cost.currency)}"

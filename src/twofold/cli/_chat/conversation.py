@@ -11,11 +11,11 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from twofold.cli._chat.agent import Line, Listed, Unusable, failed, reason, usage
+from twofold.cli._chat.agent import Line, Listed, Unusable, failed, reason
 from twofold.exceptions import ConnectionLost, RequestError, TwofoldError
 from twofold.plaintext import visible, visible_line
 from twofold.runtime.client import ClientSession, PermissionRequest, Turn
-from twofold.view import LiveRows, Row
+from twofold.view import LiveRows, Row, usage
 from twofold.wire import v2
 
 __all__ = ["UNSHOWN", "Act", "Command", "Conversation", "Question", "Sent", "Window", "command_name", "described"]

@@ -13,12 +13,12 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Final, TypeVar
 
-from twofold.cli._chat.agent import Line, Unusable, Wanted, failed, usage
+from twofold.cli._chat.agent import Line, Unusable, Wanted, failed
 from twofold.exceptions import RequestError, TwofoldError
 from twofold.fold import Change, Message, ToolCall, Transcript
 from twofold.plaintext import visible, visible_line
 from twofold.runtime.client import ClientSession, PermissionRequest, Watch
-from twofold.view import row
+from twofold.view import row, usage
 from twofold.wire import v2
 
 __all__ = ["answer"]
