@@ -230,7 +230,7 @@ def test_a_journal_or_a_log_that_cannot_be_opened_is_status_2(tmp_path: Path) ->
     for option, path in (("--journal", tmp_path / "no journal"), ("--log", tmp_path / "nowhere" / "log")):
         done = run_program("bridge", option, path, "--", "agent")
         assert (done.returncode, done.stdout) == (2, b"")
-        assert done.stderr.startswith(b"twofold bridge: ")
+        assert done.stderr.startswith(b"twofold bridge: " + bytes(path) + b": ")
 
 
 def test_what_stands_after_the_dashes_is_the_agents(tmp_path: Path) -> None:

@@ -75,8 +75,11 @@ def run(arguments: argparse.Namespace) -> int:
         log = Log(arguments.log)
         if arguments.journal is not None:
             journal = open_journal(arguments.journal, keep_superseded=arguments.keep_superseded, report=say)
-    except (JournalError, OSError) as error:
+    except JournalError as error:
         say(str(error))
+        return 2
+    except OSError as error:
+        say(f"{arguments.log}: {error.strerror or error}")
         return 2
     version: Any = {"1": 1, "2": 2}.get(arguments.agent_version)
     with log:

@@ -98,8 +98,12 @@ def run(arguments: argparse.Namespace) -> int:
             signal.signal(signal.SIGTERM, signal.default_int_handler)
             with contextlib.suppress(KeyboardInterrupt):
                 server.run()
-    except (JournalError, OSError) as error:
+    except JournalError as error:
         print(f"twofold serve: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        where = error.filename or f"cannot listen on {arguments.host}, port {arguments.port}"
+        print(f"twofold serve: {where}: {error.strerror or error}", file=sys.stderr)
         return 2
     return 0
 
